@@ -1,0 +1,71 @@
+# Everything a contributor needs; `make help` lists it. CI=true means: nothing may be skipped.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Stamps make the install targets free when nothing changed.
+RUN_STAMP := $(VENV)/.installed-run
+DEV_STAMP := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help install run test lint types proto proto-check format check bench chaos lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(DEV_STAMP) ## install the program and all development tools into .venv
+
+run: $(RUN_STAMP) ## install what the server needs, then serve
+	@$(BIN)/bridle serve
+
+test: install ## run every test (ARGS="-k name" to choose)
+	$(BIN)/pytest $(ARGS)
+
+lint: install ## style, layers and sizes
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_sizes.py
+
+types: install ## mypy --strict
+	$(BIN)/mypy
+
+proto: install ## format proto/ and regenerate common/pb
+	@scripts/buf.sh format
+	$(BIN)/python scripts/gen_protos.py
+
+proto-check: install ## is common/pb current, is the contract clean and compatible
+	$(BIN)/python scripts/gen_protos.py --check
+	@scripts/buf.sh check
+
+format: install ## rewrite the code in house style
+	$(BIN)/ruff check --fix-only --exit-zero .
+	$(BIN)/ruff format .
+
+check: lint types proto-check ## everything but the tests
+
+chaos: install ## kill -9 a server again and again and account for everything (ROUNDS=200 SEED=...)
+	$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED))
+
+bench: install ## measure (prints figures, asserts nothing)
+	$(BIN)/python -m tests.bench
+
+# Made on the oldest Python we support, so that every pin can be installed on the newer ones too.
+lock: ## renew constraints.txt from pyproject.toml
+	scripts/lock.sh
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) tools/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+	find common services gateway tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Bridle needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(DEV_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@ $(RUN_STAMP)

@@ -1,0 +1,196 @@
+"""Settings: one frozen value, read once from BRIDLE_ variables. The table in the README is made from this file."""
+# ruff: noqa: RUF009 - every default below is made by dataclasses.field, through `_setting`
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from common import setting_parsers as parse
+from common.startup import StartupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from datetime import timedelta
+    from pathlib import Path
+
+PREFIX: Final = "BRIDLE_"
+ROLES: Final = ("agents", "messages", "runs", "gateway")
+
+_SPEC: Final = "setting"
+_MASK: Final = "***"
+
+# Kubernetes puts the addresses of a Service named `bridle` or `bridle-runs` into every pod as BRIDLE_PORT,
+# BRIDLE_RUNS_SERVICE_HOST and so on. They are not meant for us and must not stop a pod from starting.
+_SERVICE_LINK: Final = re.compile(
+    r"BRIDLE(_[A-Z0-9_]+)?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
+)
+
+
+class SettingsError(StartupError):
+    """A setting that does not exist, or that has a value it cannot have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known of one setting besides its value."""
+
+    env: str
+    default: str
+    doc: str
+    parse: Callable[[str], Any]
+    secret: bool = False
+
+    def read(self, text: str) -> Any:
+        """The value that `text` stands for; blank is the default."""
+        try:
+            return self.parse(text.strip() or self.default)
+        except ValueError as error:
+            shown = _MASK if self.secret else text
+            raise SettingsError(f"{self.env}={shown!r}: {error}") from None
+
+
+def _setting(env: str, default: str, parse: Callable[[str], Any], doc: str, *, secret: bool = False) -> Any:
+    spec = Setting(env=PREFIX + env, default=default, doc=doc, parse=parse, secret=secret)
+    return field(default=parse(default), metadata={_SPEC: spec})
+
+
+_count = partial(parse.integer, least=1, most=1_000_000)
+_seconds = partial(parse.number, least=0, most=86_400)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Settings:
+    """How this process is to run."""
+
+    grpc_address: str = _setting("GRPC_ADDRESS", "127.0.0.1:50051", parse.address, "Where gRPC listens, `host:port`.")
+    http_address: str = _setting(
+        "HTTP_ADDRESS", "127.0.0.1:8283", parse.address, "Where HTTP listens: `/metrics` and `/healthz`."
+    )
+    data_dir: Path = _setting(
+        "DATA_DIR", "./bridle-data", parse.path, "Folder of the embedded database; made if it is not there."
+    )
+    database_url: str = _setting(
+        "DATABASE_URL",
+        "",
+        parse.database_url,
+        "`postgresql://user:password@host/name` or `sqlite:///file`; empty: SQLite in the data folder.",
+        secret=True,
+    )
+    kafka: tuple[str, ...] = _setting(
+        "KAFKA", "", parse.addresses, "Kafka brokers, `host:port,host:port`; empty: none, for a single node."
+    )
+    roles: tuple[str, ...] = _setting(
+        "ROLES", ",".join(ROLES), partial(parse.subset, of=ROLES), "What this process hosts, separated by commas."
+    )
+    log_level: str = _setting(
+        "LOG_LEVEL",
+        "info",
+        partial(parse.choice, of=("debug", "info", "warning", "error")),
+        "`debug`, `info`, `warning` or `error`.",
+    )
+    log_format: str = _setting(
+        "LOG_FORMAT",
+        "auto",
+        partial(parse.choice, of=("auto", "json", "text")),
+        "`json`, `text`, or `auto`: text on a terminal and JSON elsewhere.",
+    )
+    default_model: str = _setting(
+        "DEFAULT_MODEL", "demo/echo", parse.model, "Model of agents that name none, `provider/name`."
+    )
+    max_runs: int = _setting("MAX_RUNS", "256", _count, "Most runs that are live on this node; others wait their turn.")
+    max_streams: int = _setting("MAX_STREAMS", "2000", _count, "Most streams that are open at once.")
+    max_unary: int = _setting("MAX_UNARY", "1000", _count, "Most other calls that are open at once.")
+    max_message_bytes: int = _setting(
+        "MAX_MESSAGE_BYTES",
+        "8MiB",
+        partial(parse.size, least=64 * 1024, most=1024**3),
+        "Largest gRPC message; a plain number, or with KiB or MiB.",
+    )
+    drain_seconds: float = _setting(
+        "DRAIN_SECONDS", "30", _seconds, "How long a shutdown waits for runs to reach a checkpoint and calls to end."
+    )
+    event_retention: timedelta | None = _setting(
+        "EVENT_RETENTION",
+        "7d",
+        parse.duration,
+        "How long events of stopped runs are kept, like `90s`, `12h` or `7d`; 0: for ever.",
+    )
+    approval_ttl: timedelta | None = _setting(
+        "APPROVAL_TTL",
+        "7d",
+        parse.duration,
+        "How long an approval stays open until its calls are denied; 0: for ever.",
+    )
+    heartbeat_seconds: float = _setting(
+        "HEARTBEAT_SECONDS",
+        "15",
+        partial(parse.number, least=0.01, most=60),
+        "A stream on which nothing happens gives a sign of life this often.",
+    )
+    sqlite_synchronous: str = _setting(
+        "SQLITE_SYNCHRONOUS",
+        "normal",
+        partial(parse.choice, of=("normal", "full")),
+        "`normal` survives a killed process, `full` also a power cut, at the cost of a disk flush per write.",
+    )
+    insecure_bind: bool = _setting(
+        "INSECURE_BIND",
+        "false",
+        parse.boolean,
+        "`true` allows to listen on an address that is not loopback without credentials: whoever reaches the port can "
+        "read and do everything.",
+    )
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> Settings:
+        """Read BRIDLE_ variables; SettingsError names the first that is unknown or wrong."""
+        known = {spec.env: name for name, spec in cls.specs()}
+        for variable in sorted(environ):
+            if variable.startswith(PREFIX) and variable not in known and not _SERVICE_LINK.fullmatch(variable):
+                raise SettingsError(_unknown(variable, list(known)))
+        settings = cls(**{name: spec.read(environ.get(spec.env, "")) for name, spec in cls.specs()})
+        settings._refuse_open_bind()
+        return settings
+
+    @classmethod
+    def specs(cls) -> Iterator[tuple[str, Setting]]:
+        """Every field with its setting, in the order of the README's table."""
+        for each in fields(cls):
+            yield each.name, each.metadata[_SPEC]
+
+    @classmethod
+    def spec(cls, name: str) -> Setting:
+        """The setting of one field."""
+        return dict(cls.specs())[name]
+
+    @property
+    def database(self) -> str:
+        """The URL to open: `database_url`, or the file in the data folder."""
+        return self.database_url or f"sqlite:///{quote(str(self.data_dir / 'bridle.db'), safe='/ ')}"
+
+    def _refuse_open_bind(self) -> None:
+        for name in ("grpc_address", "http_address"):
+            address = getattr(self, name)
+            if not self.insecure_bind and not parse.is_loopback(address):
+                raise SettingsError(
+                    f"{self.spec(name).env}={address!r}: not a loopback address, and no credentials are configured; "
+                    f"set {self.spec('insecure_bind').env}=true to let everybody in who can reach it"
+                )
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{name}={_MASK if spec.secret and getattr(self, name) else repr(getattr(self, name))}"
+            for name, spec in self.specs()
+        )
+        return f"Settings({', '.join(shown)})"
+
+
+def _unknown(variable: str, known: list[str]) -> str:
+    near = get_close_matches(variable, known, n=1, cutoff=0.7)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return f"{variable} is not a setting{hint}"

@@ -1,0 +1,1 @@
+"""Metrics and the names they go by."""

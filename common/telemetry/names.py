@@ -1,0 +1,34 @@
+"""Names of metrics and their buckets, in one place: dashboards and alerts depend on them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RPC_SERVER_SECONDS: Final = "bridle_rpc_server_seconds"
+RPC_SERVER_IN_FLIGHT: Final = "bridle_rpc_server_in_flight"
+RPC_SERVER_MESSAGES_SENT: Final = "bridle_rpc_server_messages_sent_total"
+
+# From a cached read to a run that takes minutes.
+RPC_SECONDS_BUCKETS: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
+)  # fmt: skip
+
+RUNS_ACTIVE: Final = "bridle_runs_active"
+RUNS_RECOVERED: Final = "bridle_runs_recovered_total"
+RUN_SECONDS: Final = "bridle_run_duration_seconds"
+RUN_QUEUE_SECONDS: Final = "bridle_run_queue_seconds"
+FIRST_TOKEN_SECONDS: Final = "bridle_run_first_token_seconds"  # noqa: S105 - a metric, not a password
+CANCEL_SECONDS: Final = "bridle_cancel_seconds"
+RUNS_OPEN: Final = "bridle_runs_open"
+QUEUE_AGE_SECONDS: Final = "bridle_run_queue_age_seconds"
+APPROVAL_AGE_SECONDS: Final = "bridle_approval_age_seconds"
+FENCED_WRITES: Final = "bridle_fenced_writes_total"
+
+# From a demo model's answer to an hour of tools.
+RUN_SECONDS_BUCKETS: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1200.0, 3600.0,
+)  # fmt: skip
+# Stop means stop: most of the interest is below 25 ms.
+CANCEL_SECONDS_BUCKETS: Final = (
+    0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0,
+)  # fmt: skip

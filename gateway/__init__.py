@@ -1,0 +1,1 @@
+"""The HTTP gateway: a thin edge that imports only `common`."""

@@ -1,0 +1,1 @@
+"""The Bridle services and the process entry points that compose them."""

@@ -1,0 +1,1 @@
+"""Agents: what they are, not what they do."""

@@ -1,0 +1,239 @@
+"""The composition root: settings in, a serving process out, and the order in which it ends."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import cast
+
+import grpc.aio
+import uvloop
+from msgspec import Struct
+from prometheus_client import CollectorRegistry
+
+from common import log
+from common.clock import Clock, SystemClock
+from common.db import errors as db_errors
+from common.db import migrate
+from common.db.engine import Database, open_database
+from common.ids import Prefix, new_id
+from common.pb.bridle.v1 import run_service_pb2
+from common.pb.bridle.v1.run_service_pb2_grpc import RunServiceStub, add_RunServiceServicer_to_server
+from common.rpc.auth import Anonymous
+from common.rpc.chain import ChainLimits, build_chain
+from common.rpc.health import Health
+from common.rpc.local import LocalChannel
+from common.rpc.server import add_infrastructure, bind, build_server, graceful_stop
+from common.settings import Settings
+from common.telemetry.metrics import Metrics
+from gateway.app import create_app
+from gateway.server import http_server
+from services.agents.servicer import AgentServicer
+from services.conversations.servicer import ConversationServicer
+from services.messages.servicer import MessageServicer
+from services.models.api import Models
+from services.models.demo import MODELS as DEMO_MODELS
+from services.models.demo import DemoProvider
+from services.models.registry import ProviderModels
+from services.models.servicer import ModelServicer
+from services.register import Servicers, register
+from services.runs.actor import Engine
+from services.runs.approval_servicer import ApprovalServicer
+from services.runs.feed import ApprovalFeed
+from services.runs.log import RunLog
+from services.runs.metrics import RunMetrics
+from services.runs.servicer import RunServicer
+from services.runs.supervisor import Supervisor
+from services.runs.watch import ApprovalWatch
+from services.tools.builtin import BUILTIN_TOOLS
+from services.tools.functions import FunctionTool, FunctionTools
+from services.tools.servicer import ToolServicer
+
+logger = logging.getLogger(__name__)
+
+# A message is answered when its run stops, which may take as long as an agent needs.
+_SEND_MESSAGE_SECONDS = 3600.0
+# After streams were told to end: time for calls that are nearly done.
+_STOP_SECONDS = 2.0
+
+
+class Parts(Struct, frozen=True):
+    """What a test may bring instead of the real thing."""
+
+    clock: Clock = SystemClock()
+    models: Models | None = None
+    tools: Iterable[FunctionTool] = ()
+
+
+class Node:
+    """Everything one process runs, without its listeners."""
+
+    def __init__(self, settings: Settings, db: Database, parts: Parts) -> None:
+        self.registry = CollectorRegistry()
+        self.metrics = Metrics(self.registry)
+        self.db = db
+        self.clock = parts.clock
+        self.feed = ApprovalFeed()
+        self.log = RunLog(db, parts.clock, settings.heartbeat_seconds)
+        models = parts.models or ProviderModels({"demo": (DemoProvider(), frozenset(DEMO_MODELS))})
+        tools = FunctionTools((*BUILTIN_TOOLS, *parts.tools))
+        ttl = settings.approval_ttl
+        engine = Engine(
+            db=db,
+            clock=parts.clock,
+            models=models,
+            catalog=tools,
+            runner=tools,
+            log=self.log,
+            feed=self.feed,
+            metrics=RunMetrics(self.registry),
+            node=new_id(Prefix.NODE),
+            default_model=settings.default_model,
+            approval_ttl=ttl.total_seconds() if ttl else 0.0,
+        )
+        self.supervisor = Supervisor(
+            engine,
+            address=settings.grpc_address,
+            max_runs=settings.max_runs,
+            embedded=db.dialect == "sqlite",
+            retention=settings.event_retention,
+        )
+        self.servicers = self._servicers(settings, models, tools)
+
+    def _servicers(self, settings: Settings, models: Models, tools: FunctionTools) -> Servicers:
+        runs = RunServicer(
+            db=self.db, clock=self.clock, supervisor=self.supervisor, log=self.log, knows_model=models.knows
+        )
+        local = LocalChannel()
+        add_RunServiceServicer_to_server(runs, cast("grpc.aio.Server", local))
+        stub = RunServiceStub(cast("grpc.aio.Channel", local))
+
+        async def cancel_runs(agent_id: str) -> None:
+            request = run_service_pb2.CancelRunsRequest(agent_id=agent_id, reason="the agent is deleted")
+            request.wait.FromSeconds(10)
+            await stub.CancelRuns(request)
+
+        return Servicers(
+            agents=AgentServicer(
+                db=self.db,
+                clock=self.clock,
+                catalog=tools,
+                knows_model=models.knows,
+                default_model=settings.default_model,
+                cancel_runs=cancel_runs,
+            ),
+            conversations=ConversationServicer(db=self.db, clock=self.clock, knows_model=models.knows),
+            tools=ToolServicer(db=self.db, clock=self.clock, tools=tools),
+            models=ModelServicer(),
+            messages=MessageServicer(db=self.db, runs=stub),
+            runs=runs,
+            approvals=ApprovalServicer(
+                db=self.db,
+                clock=self.clock,
+                supervisor=self.supervisor,
+                feed=self.feed,
+                watch=ApprovalWatch(self.db, self.clock, self.feed, settings.heartbeat_seconds),
+            ),
+        )
+
+
+def build_grpc(settings: Settings, node: Node, health: Health) -> grpc.aio.Server:
+    """The gRPC server with its interceptors and services, not yet listening."""
+    limits = ChainLimits(
+        deadline_seconds={"/bridle.v1.MessageService/SendMessage": _SEND_MESSAGE_SECONDS},
+        max_concurrent_calls=settings.max_unary,
+        max_concurrent_streams=settings.max_streams,
+    )
+    chain = build_chain(
+        clock=node.clock,
+        metrics=node.metrics,
+        authenticator=Anonymous(),
+        translate=db_errors.translate,
+        limits=limits,
+    )
+    server = build_server(chain, settings.max_message_bytes)
+    add_infrastructure(server, health, register(server, node.servicers, settings.roles))
+    return server
+
+
+class Serving(Struct, frozen=True):
+    """A node that listens."""
+
+    node: Node
+    grpc_address: str
+    http_address: str
+
+
+@asynccontextmanager
+async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[Serving]:  # noqa: B008 - frozen
+    """Serve for the duration of the block, then drain: no new runs, checkpoints, streams end with a cursor, stop."""
+    # The folder's lock first: a second server must not touch the first one's schema.
+    db = open_database(settings.database, full_sync=settings.sqlite_synchronous == "full")
+    try:
+        await asyncio.to_thread(migrate.upgrade, settings.database)
+        node, health = Node(settings, db, parts), Health()
+        server = build_grpc(settings, node, health)
+        grpc_port = bind(server, settings.grpc_address)
+        app = create_app(node.registry, health.is_ready)
+        async with http_server(app, settings.http_address, _STOP_SECONDS) as http_port:
+            await server.start()
+            await node.supervisor.start()
+            health.set_ready(True)
+            try:
+                yield Serving(
+                    node, _with_port(settings.grpc_address, grpc_port), _with_port(settings.http_address, http_port)
+                )
+            finally:
+                health.enter_drain()
+                await node.supervisor.drain(settings.drain_seconds)
+                node.log.end()
+                await graceful_stop(server, _STOP_SECONDS)
+    finally:
+        await db.close()
+
+
+def _with_port(address: str, port: int) -> str:
+    return f"{address.rpartition(':')[0]}:{port}"
+
+
+async def serve(settings: Settings) -> None:
+    """Serve until SIGTERM or Ctrl-C; a second one stops at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+
+    def on_signal() -> None:
+        if stop.is_set() and task is not None:
+            task.cancel()
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    with contextlib.suppress(asyncio.CancelledError):
+        async with running(settings) as serving:
+            _welcome(serving)
+            await stop.wait()
+            logger.info("draining")
+
+
+def _welcome(serving: Serving) -> None:
+    """Say what to try next, on the terminal only."""
+    if sys.stderr.isatty():
+        sys.stderr.write(
+            f"\nBridle serves gRPC on {serving.grpc_address} and HTTP on {serving.http_address}.\n"
+            "Try, in another terminal:\n"
+            f"  .venv/bin/bridle chat --address {serving.grpc_address}\n"
+            f"  grpcurl -plaintext {serving.grpc_address} list\n"
+            f"  curl http://{serving.http_address}/metrics\n\n"
+        )
+    logger.info("ready", extra={"fields": {"grpc": serving.grpc_address, "http": serving.http_address}})
+
+
+def main(settings: Settings) -> int:
+    """Run the process; its exit code."""
+    log.configure(settings.log_level, settings.log_format)
+    uvloop.run(serve(settings))
+    return 0

@@ -1,0 +1,1 @@
+"""Conversations: threads of messages with an agent."""

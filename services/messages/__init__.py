@@ -1,0 +1,1 @@
+"""Messages: the conversation log, and talking to agents."""

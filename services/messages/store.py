@@ -1,0 +1,113 @@
+"""The conversation log in the database."""
+
+from msgspec import Struct
+from sqlalchemy import Connection, Select, bindparam, select
+
+from common.db.paging import fetch_page, list_scope
+from common.db.tables import agents, conversations, messages, runs
+from common.errors import NotFound
+from services.messages.model import Body, Message, Role
+from services.runs.store import rows
+
+_CONTEXT = (
+    select(messages.c.role, messages.c.body)
+    .join(conversations, conversations.c.id == messages.c.conversation_id)
+    .where(
+        messages.c.conversation_id == bindparam("conversation_id"),
+        messages.c.seq >= conversations.c.context_floor,
+    )
+    .order_by(messages.c.seq)
+)
+_GET = select(messages).where(
+    messages.c.id == bindparam("message_id"), messages.c.organization_id == bindparam("organization_id")
+)
+
+
+class MessageFilter(Struct, frozen=True):
+    """Which messages are meant; at most one of the three scopes is set."""
+
+    organization_id: str
+    conversation_id: str = ""
+    run_id: str = ""
+    agent_id: str = ""
+    in_context: bool = False
+    after_message_id: str = ""
+    before_message_id: str = ""
+    descending: bool = False
+
+
+def context(conn: Connection, conversation_id: str) -> list[tuple[Role, Body]]:
+    """What is in the context now: the log from its floor, and nothing else (promise 5)."""
+    found = conn.execute(_CONTEXT, {"conversation_id": conversation_id})
+    return [(Role(row.role), rows.BODY.decode(row.body)) for row in found]
+
+
+def get_message(conn: Connection, organization_id: str, message_id: str) -> Message:
+    """One message, or NotFound."""
+    row = conn.execute(_GET, {"message_id": message_id, "organization_id": organization_id}).one_or_none()
+    if row is None:
+        raise NotFound("message", message_id)
+    return rows.message(row)
+
+
+def list_messages(conn: Connection, which: MessageFilter, size: int, token: str) -> tuple[list[Message], str]:
+    """A page of messages: by position within a conversation or run, by time across them."""
+    scoped = bool(which.conversation_id or which.run_id or which.agent_id)
+    page = fetch_page(
+        conn,
+        _select(conn, which),
+        (messages.c.seq, messages.c.id) if scoped else (messages.c.created_at, messages.c.id),
+        scope=list_scope("messages", which),
+        size=size,
+        token=token,
+        descending=which.descending,
+    )
+    return [rows.message(row) for row in page.rows], page.next_page_token
+
+
+def _select(conn: Connection, which: MessageFilter) -> Select[tuple[object, ...]]:
+    query = select(messages).where(messages.c.organization_id == which.organization_id)
+    conversation_id = which.conversation_id or _default_conversation(conn, which)
+    if conversation_id:
+        _require_conversation(conn, which.organization_id, conversation_id)
+        query = query.where(messages.c.conversation_id == conversation_id)
+    if which.run_id:
+        _require_run(conn, which.organization_id, which.run_id)
+        query = query.where(messages.c.run_id == which.run_id)
+    if which.in_context:
+        floor = select(conversations.c.context_floor).where(conversations.c.id == messages.c.conversation_id)
+        query = query.where(messages.c.seq >= floor.scalar_subquery())
+    if which.after_message_id:
+        query = query.where(messages.c.seq > get_message(conn, which.organization_id, which.after_message_id).seq)
+    if which.before_message_id:
+        query = query.where(messages.c.seq < get_message(conn, which.organization_id, which.before_message_id).seq)
+    return query
+
+
+def _default_conversation(conn: Connection, which: MessageFilter) -> str:
+    if not which.agent_id:
+        return ""
+    found: str | None = conn.execute(
+        select(agents.c.default_conversation_id).where(
+            agents.c.id == which.agent_id, agents.c.organization_id == which.organization_id
+        )
+    ).scalar()
+    if found is None:
+        raise NotFound("agent", which.agent_id)
+    return found
+
+
+def _require_conversation(conn: Connection, organization_id: str, conversation_id: str) -> None:
+    query = select(conversations.c.id).where(
+        conversations.c.id == conversation_id,
+        conversations.c.organization_id == organization_id,
+        conversations.c.deleted_at.is_(None),
+    )
+    if conn.execute(query).one_or_none() is None:
+        raise NotFound("conversation", conversation_id)
+
+
+def _require_run(conn: Connection, organization_id: str, run_id: str) -> None:
+    query = select(runs.c.id).where(runs.c.id == run_id, runs.c.organization_id == organization_id)
+    if conn.execute(query).one_or_none() is None:
+        raise NotFound("run", run_id)

@@ -1,0 +1,106 @@
+"""What the engine knows of models: a provider is `stream(request) -> events` and nothing else."""
+
+from collections.abc import AsyncGenerator
+from enum import StrEnum
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from services.agents.model import ModelSettings
+from services.messages.model import Part, Role
+from services.runs.model import Usage
+
+
+class ContextMessage(Struct, frozen=True):
+    """A message as the model is shown it."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+
+class ToolSpec(Struct, frozen=True):
+    """A tool as the model is shown it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ModelRequest(Struct, frozen=True):
+    """One call. `forced` demands a tool call: of the only tool if there is one, else of any."""
+
+    model: str
+    system: str
+    messages: tuple[ContextMessage, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    forced: bool = False
+    parallel: bool = True
+    settings: ModelSettings = ModelSettings()
+
+
+class Finish(StrEnum):
+    """Why the model stopped writing."""
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+
+
+class TextChunk(Struct, frozen=True):
+    """A piece of text."""
+
+    text: str
+
+
+class ReasoningChunk(Struct, frozen=True, omit_defaults=True):
+    """A piece of reasoning; signature and sealed content come whole."""
+
+    text: str = ""
+    signature: str = ""
+    redacted: str = ""
+
+
+class CallStarted(Struct, frozen=True):
+    """A tool call begins. `index` tells the calls of a turn apart while they arrive."""
+
+    index: int
+    id: str
+    name: str
+
+
+class CallArguments(Struct, frozen=True):
+    """A piece of a tool call's arguments."""
+
+    index: int
+    text: str
+
+
+class Finished(Struct, frozen=True):
+    """The turn is over. Usage is None if the provider did not say."""
+
+    finish: Finish
+    usage: Usage | None = None
+
+
+ModelEvent = TextChunk | ReasoningChunk | CallStarted | CallArguments | Finished
+
+
+class Provider(Protocol):
+    """A way to reach models. Closing the iterator, or cancelling its task, closes the connection."""
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        """One turn of the model. Raises ModelError."""
+        ...
+
+
+class Models(Protocol):
+    """Finds the provider of a handle `provider/name`."""
+
+    def knows(self, handle: str) -> bool:
+        """Whether agents may name this handle."""
+        ...
+
+    def resolve(self, handle: str) -> tuple[Provider, str]:
+        """The provider and the name it knows the model by. Raises ModelError if there is none."""
+        ...

@@ -1,0 +1,405 @@
+"""One actor owns one live run.
+
+Signals and the outcomes of its own effects arrive in one mailbox, so there is one order of things. The actor carries
+out what the machine decides: it commits, calls the model and runs tools as child tasks, and cancels them at once when
+it is told to stop.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine, Iterable
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from common.clock import Clock
+from common.db.engine import Database
+from common.errors import Aborted, Unavailable
+from services.context.prompt import shown, system_prompt
+from services.messages.model import ToolCall
+from services.messages.store import context
+from services.models.api import ContextMessage, ModelRequest, Models, ToolSpec
+from services.runs.config import configure
+from services.runs.events import ApprovalDecided, ApprovalRequested, MessageAdded, ToolProgress
+from services.runs.feed import ApprovalFeed
+from services.runs.journal import Journal
+from services.runs.log import RunLog
+from services.runs.machine import advance
+from services.runs.mailbox import Envelope, Mailbox, MailboxClosed, MailboxFull
+from services.runs.metrics import RunMetrics
+from services.runs.model import (
+    AnswerSignal,
+    CancelPhase,
+    CancelReceipt,
+    CancelSignal,
+    NumberedSignal,
+    RunOutcome,
+    RunState,
+    Signal,
+    SteerSignal,
+)
+from services.runs.protocol import (
+    Answered,
+    Broken,
+    CallModel,
+    Cancelled,
+    Commit,
+    Effect,
+    Finish,
+    Input,
+    Passivate,
+    Phase,
+    Recovered,
+    RunTools,
+    Start,
+    State,
+    Steered,
+)
+from services.runs.store.checkpoint import Fenced, SignalsWaiting
+from services.runs.store.claim import Claim
+from services.runs.store.signals import read_signals
+from services.runs.work import INTERNAL_ERROR, Children, ModelWork, run_tool
+from services.tools.api import ToolContext, ToolRunner
+from services.tools.catalog import ToolCatalog
+
+logger = logging.getLogger(__name__)
+
+_MAILBOX_SIZE = 1024
+# Deltas become durable this long after they were shown, at the latest.
+_FLUSH_SECONDS = 0.25
+
+
+class Wake(Struct, frozen=True):
+    """Something was said to the run: look at its signals."""
+
+
+class Drain(Struct, frozen=True):
+    """Give the run up at the next checkpoint."""
+
+
+class Flush(Struct, frozen=True):
+    """Make what was shown durable."""
+
+
+class Exit(StrEnum):
+    """How an actor ended."""
+
+    STOPPED = "stopped"
+    WAITING = "waiting"
+    RELEASED = "released"
+    FENCED = "fenced"
+    LOST = "lost"
+
+
+Mail = Wake | Drain | Flush | Input
+
+
+class Engine(Struct, frozen=True):
+    """What all actors of a node share."""
+
+    db: Database
+    clock: Clock
+    models: Models
+    catalog: ToolCatalog
+    runner: ToolRunner
+    log: RunLog
+    feed: ApprovalFeed
+    metrics: RunMetrics
+    node: str
+    default_model: str
+    approval_ttl: float
+
+
+class RunActor:
+    """The owner of one run, for as long as there is something to do for it."""
+
+    def __init__(self, engine: Engine, claim: Claim) -> None:
+        self._engine = engine
+        self._claim = claim
+        self._config = configure(claim, engine.default_model, engine.approval_ttl)
+        self._state: State = claim.state.replace(epoch=claim.epoch)
+        self._journal = Journal(engine.db, engine.clock, engine.log, engine.node, claim)
+        self._mailbox: Mailbox[Mail] = Mailbox(_MAILBOX_SIZE)
+        self._children = Children(claim.run.id)
+        self._seen = claim.consumed_signal_no
+        self._context: list[ContextMessage] | None = None
+        self._receipt: CancelReceipt | None = claim.run.outcome.cancel
+        # A crash cut the run off in the middle of something; False once the machine was told.
+        self._resuming = claim.resumed and claim.state.phase in (Phase.MODEL, Phase.TOOLS)
+        self._drains: list[Envelope[Mail]] = []
+        self._flush_due = False
+        self._exit: Exit | None = None
+        self._fields = {"fields": {"run_id": claim.run.id}}
+
+    # --- for others -------------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """What its writes are guarded by."""
+        return self._claim.epoch
+
+    def wake(self) -> None:
+        """Look at the signals soon. If the mailbox is full the next heartbeat says it again."""
+        with contextlib.suppress(MailboxFull, MailboxClosed):
+            self._mailbox.post(Wake())
+
+    async def drain(self) -> None:
+        """Give the run up at its next checkpoint; returns when that has happened."""
+        with contextlib.suppress(MailboxFull, MailboxClosed):
+            await self._mailbox.ask(Drain())
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+
+    async def run(self) -> Exit:
+        """Work until the run stops, waits, is given up or is taken away."""
+        try:
+            await self._guarded(self._begin())
+            while self._exit is None:
+                envelope = await self._mailbox.get()
+                await self._guarded(self._handle(envelope))
+            return self._exit
+        finally:
+            await self._children.stop()
+            self._journal.close()
+            for envelope in self._drains:
+                envelope.answer()
+            self._mailbox.close()
+
+    async def _guarded(self, act: Coroutine[Any, Any, None]) -> None:
+        """Whatever goes wrong in the server itself must not leave the run as it is for ever."""
+        try:
+            await act
+        except Fenced:
+            self._engine.metrics.fenced.inc()
+            logger.warning("the run has another owner now", extra=self._fields)
+            self._exit = Exit.FENCED
+        except (Unavailable, Aborted):
+            logger.exception("the run is given up because the database does not answer", extra=self._fields)
+            self._exit = Exit.LOST
+        except Exception:
+            logger.exception("the run broke", extra=self._fields)
+            await self._break()
+
+    async def _break(self) -> None:
+        await self._children.stop()
+        try:
+            await self._apply(Broken(INTERNAL_ERROR))
+        except Exception:
+            logger.exception("the run could not be failed and is given up", extra=self._fields)
+            self._exit = Exit.LOST
+
+    async def _begin(self) -> None:
+        await self._hear(self._claim.signals)
+        if self._exit is not None:
+            return
+        if self._resuming:
+            self._resuming = False
+            await self._apply(Recovered(self._claim.epoch))
+        elif self._state.phase is Phase.NEW:
+            await self._apply(Start(self._journal.run.request.messages))
+        elif self._state.phase is Phase.WAITING:
+            await self._give_up()
+
+    async def _handle(self, envelope: Envelope[Mail]) -> None:
+        match envelope.message:
+            case Wake():
+                await self._take_signals()
+            case Drain():
+                self._drains.append(envelope)
+                if not self._children:
+                    await self._give_up()
+            case Flush():
+                await self._flush()
+            case outcome:
+                await self._apply(outcome)
+
+    # --- signals ----------------------------------------------------------------------------------------------------
+
+    async def _take_signals(self) -> None:
+        await self._hear(await self._engine.db.read(read_signals, self._claim.run.id, self._seen))
+
+    async def _hear(self, signals: Iterable[NumberedSignal]) -> None:
+        for numbered in signals:
+            # A commit under way may have heard it first.
+            if numbered.no > self._seen:
+                self._seen = numbered.no
+                await self._on_signal(numbered.signal)
+
+    async def _on_signal(self, signal: Signal) -> None:
+        match signal:
+            case CancelSignal():
+                await self._cancel(signal)
+            case SteerSignal(messages=messages):
+                await self._apply(Steered(messages))
+            case AnswerSignal():
+                await self._answer(signal)
+
+    async def _answer(self, signal: AnswerSignal) -> None:
+        if signal.client_tools and signal.approval_id == self._state.approval_id:
+            engine = self._engine
+            self._config = configure(self._claim, engine.default_model, engine.approval_ttl, signal.client_tools)
+        answer = Answered(signal.approval_id, signal.decisions, signal.follow_up, signal.client_tools, signal.state)
+        await self._apply(answer)
+
+    async def _cancel(self, signal: CancelSignal) -> None:
+        clock = self._engine.clock
+        seen_at, phase = clock.now(), self._phase()
+        model, tools = self._children.model, self._children.tools
+        await self._children.stop()
+        self._receipt = CancelReceipt(
+            requested_at=signal.requested_at,
+            requested_by=signal.requested_by,
+            reason=signal.reason,
+            phase=phase,
+            seen_at=seen_at,
+            model_closed_at=clock.now() if model is not None else None,
+            tools_stopped_at=clock.now() if tools else None,
+        )
+        await self._apply(model.cut() if model is not None else Cancelled(lost=self._resuming))
+
+    def _phase(self) -> CancelPhase:
+        match self._state.phase:
+            case Phase.NEW:
+                return CancelPhase.QUEUED
+            case Phase.WAITING:
+                return CancelPhase.AWAITING_APPROVAL
+            case Phase.TOOLS:
+                return CancelPhase.TOOLS
+        model = self._children.model
+        if model is None:
+            return CancelPhase.BETWEEN_STEPS
+        return CancelPhase.STREAMING if model.streaming else CancelPhase.FIRST_TOKEN
+
+    # --- decisions and their effects --------------------------------------------------------------------------------
+
+    async def _apply(self, event: Input) -> None:
+        while True:
+            state, effects = advance(self._state, self._config, event)
+            try:
+                for effect in effects:
+                    if isinstance(effect, Commit):
+                        await self._commit(effect, state)
+            except SignalsWaiting:
+                # The run was about to stop while somebody spoke to it. It hears them first, then thinks again.
+                await self._take_signals()
+                continue
+            self._state = state
+            if state.phase is not Phase.MODEL:
+                # Not before its turn is stored: a cancel that comes first must keep what was shown of it.
+                self._children.model = None
+            for effect in effects:
+                await self._perform(effect)
+            return
+
+    async def _commit(self, effect: Commit, state: State) -> None:
+        entries = await self._journal.commit(effect, state, self._outcome(effect, state), self._seen)
+        if self._context is not None:
+            added = [entry.event.message for entry in entries if isinstance(entry.event, MessageAdded)]
+            self._context += shown((message.role, message.body) for message in added)
+        if any(isinstance(entry.event, ApprovalRequested | ApprovalDecided) for entry in entries):
+            self._engine.feed.ring()
+        if effect.state.final:
+            self._engine.metrics.stopped(self._journal.run)
+
+    def _outcome(self, effect: Commit, state: State) -> RunOutcome:
+        receipt = self._receipt
+        if receipt is not None and effect.state is RunState.CANCELLED:
+            receipt = msgspec.structs.replace(receipt, terminal_at=self._engine.clock.now())
+        names = {called.name for called in state.history} | {call.call.name for call in state.calls if call.executed}
+        return RunOutcome(
+            usage=state.usage,
+            step_count=state.step_no,
+            tools_used=tuple(sorted(names)),
+            error=effect.error,
+            approval_id=state.approval_id,
+            cancel=receipt,
+            first_token_us=state.first_token_us,
+        )
+
+    async def _perform(self, effect: Effect) -> None:
+        match effect:
+            case CallModel() if self._drains:
+                await self._give_up()
+            case CallModel():
+                self._start_model(effect)
+            case RunTools(calls=calls):
+                for call in calls:
+                    self._start_tool(call)
+            case Passivate():
+                self._exit = Exit.WAITING
+            case Finish():
+                self._exit = Exit.STOPPED
+
+    async def _give_up(self) -> None:
+        await self._journal.give_up()
+        self._exit = Exit.RELEASED
+
+    def _start_model(self, effect: CallModel) -> None:
+        work = ModelWork(effect, self._config.model, self._journal.tail, self._engine.clock)
+        self._children.model = work
+
+        async def call() -> None:
+            outcome = await work.run(self._engine.models, lambda: self._request(effect), self._wait_for_room)
+            await self._report(outcome)
+
+        self._children.start(call())
+        asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush_soon)
+
+    def _start_tool(self, call: ToolCall) -> None:
+        def progress(text: str) -> None:
+            self._journal.tail.append(ToolProgress(call.id, text))
+
+        run = self._claim.run
+        tool_context = ToolContext(run.organization_id, run.agent_id, run.id, call.id, progress)
+        tool = self._config.tools[call.name]
+
+        async def work() -> None:
+            done = await run_tool(self._engine.runner, tool, call, tool_context, self._engine.clock)
+            self._children.tools -= 1
+            await self._report(done)
+
+        self._children.tools += 1
+        self._children.start(work())
+
+    async def _report(self, outcome: Input) -> None:
+        """An outcome that nobody waits for any more is dropped: the run has ended or has another owner."""
+        with contextlib.suppress(MailboxClosed):
+            await self._mailbox.put(outcome)
+
+    async def _request(self, effect: CallModel) -> ModelRequest:
+        run, agent = self._claim.run, self._claim.agent
+        if self._context is None:
+            self._context = shown(await self._engine.db.read(context, run.conversation_id))
+        tools = [self._config.tools[name] for name in effect.tool_names]
+        return ModelRequest(
+            model=self._config.model,
+            system=system_prompt(agent, self._config.rules, run.request.options.system),
+            messages=tuple(self._context),
+            tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools),
+            forced=effect.forced,
+            parallel=effect.parallel,
+            settings=agent.spec.model_settings,
+        )
+
+    # --- deltas -----------------------------------------------------------------------------------------------------
+
+    def _flush_soon(self) -> None:
+        if self._exit is None and self._children.model is not None and not self._flush_due:
+            with contextlib.suppress(MailboxFull, MailboxClosed):
+                self._mailbox.post(Flush())
+                self._flush_due = True
+
+    async def _flush(self) -> None:
+        self._flush_due = False
+        await self._journal.flush()
+        if self._children.model is not None:
+            asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush_soon)
+
+    async def _wait_for_room(self) -> None:
+        """More was shown than may be before it is durable: wait for the database."""
+        while self._journal.tail.full:
+            self._flush_soon()
+            await asyncio.sleep(0.01)

@@ -1,0 +1,108 @@
+"""Signals: the row is the truth. Numbered per run; a run may only end when it has consumed the last one."""
+
+from datetime import datetime
+
+from sqlalchemy import Connection, bindparam, case, insert, or_, select, update
+
+from common.db.tables import agents, runs, signals
+from common.errors import NotFound
+from services.runs.model import CancelSignal, NumberedSignal, Run, RunState, Signal
+from services.runs.store import rows
+from services.runs.store.queries import get_run
+
+# The number is taken on the run's own row: a checkpoint that races with this is decided by that row alone.
+_NUMBER = (
+    update(runs)
+    .where(
+        runs.c.id == bindparam("run_id"),
+        runs.c.state.in_([RunState.QUEUED, RunState.RUNNING, RunState.AWAITING_APPROVAL]),
+    )
+    .values(
+        last_signal_no=runs.c.last_signal_no + 1,
+        updated_at=bindparam("now"),
+        cancel_requested_at=case(
+            (runs.c.cancel_requested_at.is_not(None), runs.c.cancel_requested_at),
+            else_=bindparam("cancel_at", type_=runs.c.cancel_requested_at.type),
+        ),
+    )
+    .returning(runs.c.last_signal_no)
+)
+_ADD = insert(signals)
+_READ = (
+    select(signals.c.no, signals.c.payload)
+    .where(signals.c.run_id == bindparam("run_id"), signals.c.no > bindparam("after"))
+    .order_by(signals.c.no)
+)
+_LOCK_RUN = (
+    select(runs.c.state, runs.c.cancel_requested_at)
+    .where(runs.c.id == bindparam("run_id"), runs.c.organization_id == bindparam("organization_id"))
+    .with_for_update()
+)
+_OPEN_OF_AGENT = (
+    select(runs.c.id)
+    .where(
+        runs.c.agent_id == bindparam("agent_id"),
+        runs.c.organization_id == bindparam("organization_id"),
+        runs.c.state.in_([RunState.QUEUED, RunState.RUNNING, RunState.AWAITING_APPROVAL]),
+    )
+    .order_by(runs.c.no)
+)
+_AGENT = select(agents.c.id).where(
+    agents.c.id == bindparam("agent_id"), agents.c.organization_id == bindparam("organization_id")
+)
+_WITH_NEWS = select(runs.c.id).where(
+    runs.c.state.in_([RunState.QUEUED, RunState.RUNNING, RunState.AWAITING_APPROVAL]),
+    runs.c.last_signal_no > runs.c.consumed_signal_no,
+    or_(runs.c.owner_node.is_(None), runs.c.owner_node == bindparam("node")),
+)
+
+
+def add_signal(conn: Connection, run_id: str, signal: Signal, now: datetime) -> bool:
+    """Add a signal to a run that has not stopped; False if it has."""
+    cancel_at = signal.requested_at if isinstance(signal, CancelSignal) else None
+    numbered = conn.execute(_NUMBER, {"run_id": run_id, "now": now, "cancel_at": cancel_at}).one_or_none()
+    if numbered is None:
+        return False
+    conn.execute(
+        _ADD,
+        {
+            "run_id": run_id,
+            "no": numbered.last_signal_no,
+            "kind": signal.__struct_config__.tag,
+            "payload": rows.SIGNAL.encode(signal),
+            "created_at": now,
+        },
+    )
+    return True
+
+
+def read_signals(conn: Connection, run_id: str, after: int) -> list[NumberedSignal]:
+    """What the owner has not seen yet."""
+    found = conn.execute(_READ, {"run_id": run_id, "after": after})
+    return [NumberedSignal(row.no, rows.SIGNAL.decode(row.payload)) for row in found]
+
+
+def runs_with_news(conn: Connection, node: str) -> list[str]:
+    """Runs of this node, or of none, with a signal to look at: a lost wake costs one heartbeat, never a signal."""
+    return list(conn.execute(_WITH_NEWS, {"node": node}).scalars())
+
+
+def request_cancel(
+    conn: Connection, organization_id: str, run_id: str, signal: CancelSignal, now: datetime
+) -> tuple[Run, bool]:
+    """Make a cancel durable; the flag says whether somebody must be woken. A second cancel changes nothing."""
+    locked = conn.execute(_LOCK_RUN, {"run_id": run_id, "organization_id": organization_id}).one_or_none()
+    if locked is None:
+        raise NotFound("run", run_id)
+    final = RunState(locked.state).final
+    if not final and locked.cancel_requested_at is None:
+        add_signal(conn, run_id, signal, now)
+    return get_run(conn, organization_id, run_id), not final
+
+
+def open_runs(conn: Connection, organization_id: str, agent_id: str) -> list[str]:
+    """The agent's runs that have not stopped, oldest first."""
+    scope = {"agent_id": agent_id, "organization_id": organization_id}
+    if conn.execute(_AGENT, scope).one_or_none() is None:
+        raise NotFound("agent", agent_id)
+    return list(conn.execute(_OPEN_OF_AGENT, scope).scalars())

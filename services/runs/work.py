@@ -1,0 +1,161 @@
+"""What an actor has done for it: model calls and tool calls, each a child task that ends in one message to it."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+
+import msgspec
+
+from common.clock import Clock
+from services.messages.model import Image, Text, ToolCall, ToolReturn
+from services.models.api import ModelRequest, Models
+from services.models.errors import ModelError, ModelErrorType
+from services.models.fold import Delta, TurnFold
+from services.models.usage import estimate
+from services.runs.log import Tail
+from services.runs.model import RunError, StopReason, Usage
+from services.runs.protocol import CallModel, Cancelled, ModelFailed, ModelTurn, ToolDone
+from services.runs.turns import failed
+from services.tools.api import ToolContext, ToolDefinition, ToolRunner
+
+logger = logging.getLogger(__name__)
+
+# A child that has not gone by then is left behind: its outcome will not be heard.
+_STOP_SECONDS = 2.0
+
+INTERNAL_ERROR = RunError("internal_error", "An internal error stopped the run.")
+
+
+class ModelWork:
+    """One model call. What it has shown so far can be asked for at any moment."""
+
+    def __init__(self, effect: CallModel, handle: str, tail: Tail, clock: Clock) -> None:
+        self._effect = effect
+        self._handle = handle
+        self._tail = tail
+        self._clock = clock
+        self._fold = TurnFold(effect.message_id)
+        self._request: ModelRequest | None = None
+        self._began = clock.monotonic()
+        self._first: float | None = None
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the first token has come."""
+        return self._fold.started
+
+    async def run(
+        self, models: Models, build: Callable[[], Awaitable[ModelRequest]], wait_for_room: Callable[[], Awaitable[None]]
+    ) -> ModelTurn | ModelFailed:
+        """Stream one turn into the log; its outcome is the return value, never an exception."""
+        try:
+            provider, name = models.resolve(self._handle)
+            self._request = msgspec.structs.replace(await build(), model=name)
+            async with aclosing(provider.stream(self._request)) as events:
+                async for event in events:
+                    delta = self._fold.add(event)
+                    if delta is not None:
+                        await self._show(delta, wait_for_room)
+        except ModelError as error:
+            return self._failure(error.as_run_error(), error.stop_reason)
+        except Exception:
+            logger.exception("a model call broke")
+            return self._failure(INTERNAL_ERROR, StopReason.ERROR)
+        return self._turn()
+
+    def cut(self) -> Cancelled:
+        """What is left of the call when it is cancelled."""
+        return Cancelled(self._fold.shown_text(), self._usage(), self._first_token_us())
+
+    async def _show(self, delta: Delta, wait_for_room: Callable[[], Awaitable[None]]) -> None:
+        if self._first is None:
+            self._first = self._clock.monotonic()
+        if self._tail.full:
+            await wait_for_room()
+        self._tail.append(delta)
+
+    def _turn(self) -> ModelTurn | ModelFailed:
+        if self._fold.finish is None:
+            error = ModelError(ModelErrorType.ERROR, "The model's answer broke off.")
+            return self._failure(error.as_run_error(), error.stop_reason)
+        return ModelTurn(
+            parts=self._fold.parts(),
+            finish=self._fold.finish,
+            usage=self._usage(),
+            forced=self._effect.forced,
+            first_token_us=self._first_token_us(),
+            model_us=_us(self._clock.monotonic() - self._began),
+        )
+
+    def _failure(self, error: RunError, reason: StopReason) -> ModelFailed:
+        return ModelFailed(error, reason, self._fold.shown_text(), self._usage(), self._first_token_us())
+
+    def _usage(self) -> Usage:
+        if self._fold.usage is not None:
+            return self._fold.usage
+        return estimate(self._request, self._fold.parts())
+
+    def _first_token_us(self) -> int | None:
+        return None if self._first is None else _us(self._first - self._began)
+
+
+async def run_tool(
+    runner: ToolRunner, tool: ToolDefinition, call: ToolCall, context: ToolContext, clock: Clock
+) -> ToolDone:
+    """Run one call; its outcome is the return value, never an exception."""
+    began = clock.monotonic()
+    try:
+        result = await runner.run(tool, call, context)
+    except Exception:
+        logger.exception("a tool runner broke")
+        result = failed(call, "Error: the tool could not be run.")
+    return ToolDone(_cut(result, tool.return_char_limit), _us(clock.monotonic() - began))
+
+
+def _cut(result: ToolReturn, limit: int) -> ToolReturn:
+    if sum(len(part.text) for part in result.content if isinstance(part, Text)) <= limit:
+        return result
+    room, kept = limit, list[Text | Image]()
+    for part in result.content:
+        if isinstance(part, Text):
+            cut = len(part.text) - room
+            kept.append(Text(f"{part.text[:room]}... [truncated {cut} chars]") if cut > 0 else part)
+            room = max(0, room - len(part.text))
+        else:
+            kept.append(part)
+    return msgspec.structs.replace(result, content=tuple(kept))
+
+
+class Children:
+    """The tasks of one actor."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.model: ModelWork | None = None
+        self.tools = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
+    def start(self, work: Awaitable[None]) -> None:
+        """Run beside the actor."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Cancel all of them and wait until they are gone."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            _, left = await asyncio.wait(tasks, timeout=_STOP_SECONDS)
+            if left:
+                logger.error("work did not stop when it was cancelled", extra={"run_id": self._name})
+        self._tasks.clear()
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1_000_000)

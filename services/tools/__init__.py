@@ -1,0 +1,1 @@
+"""What agents can call."""

@@ -1,0 +1,5 @@
+"""What several suites share: waiting, servers, databases."""
+
+from tests.helpers.wait import eventually
+
+__all__ = ["eventually"]
