@@ -8,7 +8,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint types proto proto-check format check bench chaos lock clean
+.PHONY: help install run test lint types proto proto-check format check simulate bench chaos lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ check: lint types proto-check ## everything but the tests
 chaos: install ## kill -9 a server again and again and account for everything (ROUNDS=200 SEED=...)
 	$(BIN)/python -m tests.chaos --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED))
 
+simulate: install ## run the engine through SEEDS=20000 random schedules, or replay one (SEED=123)
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20000) --start $(or $(START),0))
+
 bench: install ## measure (prints figures, asserts nothing)
 	$(BIN)/python -m tests.bench
 
@@ -55,6 +58,7 @@ lock: ## renew constraints.txt from pyproject.toml
 	scripts/lock.sh
 
 clean: ## remove what the other targets made
+	rm -rf examples/typescript/node_modules examples/typescript/dist examples/typescript/src/gen examples/*/gen examples/go/bridle-example
 	rm -rf $(VENV) tools/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	find common services gateway tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 

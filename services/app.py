@@ -190,6 +190,7 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
                 health.enter_drain()
                 await node.supervisor.drain(settings.drain_seconds)
                 node.log.end()
+                node.feed.end()
                 await graceful_stop(server, _STOP_SECONDS)
     finally:
         await db.close()

@@ -33,6 +33,9 @@ class Database(Protocol):
     async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn(conn, ...)` on one snapshot. A write inside it is refused by the database."""
 
+    async def lookup(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`read` for a few rows by key: an embedded database answers on the caller's own thread, at once."""
+
     async def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn(conn, ...)` as one transaction: committed when it returns, rolled back when it raises.
 

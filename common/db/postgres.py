@@ -45,6 +45,10 @@ class PostgresDatabase:
         """See `Database.read`."""
         return await self._attempts(self._snapshots, fn, *args, **kwargs)
 
+    async def lookup(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """See `Database.lookup`."""
+        return await self.read(fn, *args, **kwargs)
+
     async def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.write`."""
         return await self._attempts(self._engine, fn, *args, **kwargs)

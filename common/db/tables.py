@@ -139,9 +139,9 @@ conversations = Table(
     metadata,
     Column("id", _ID, primary_key=True),
     _organization(),
-    _agent(index=True),
+    _agent(),
     Column("spec", Text, nullable=False),
-    # What the model is shown starts at this message; compaction moves it and nothing else does.
+    # What the model is shown starts at this message; only a compaction or a reset moves it.
     Column("context_floor", BigInteger, nullable=False),
     Column("next_message_seq", BigInteger, nullable=False),
     # Also the lock that makes "is it busy?" and "add a run" one decision.
@@ -150,6 +150,8 @@ conversations = Table(
     Column("deleted_at", UtcTime),
     Column("version", BigInteger, nullable=False),
     *_times(),
+    Index("ix_conversations_page", "organization_id", "created_at", "id"),
+    Index("ix_conversations_agent", "agent_id", "created_at", "id"),
 )
 
 runs = Table(

@@ -5,15 +5,18 @@ two, no per-item lock), and there are several hops in every message an agent get
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
 from common.errors import StoreUnavailable
+
+logger = logging.getLogger(__name__)
 
 
 class _Job(NamedTuple):
@@ -60,6 +63,49 @@ class Workers:
                 _run(job, connection)
             del job  # or its result would live until the next one comes
         connection.close()
+
+
+class Inline:
+    """Runs each call at once, in the caller's task: for a connection that never waits for the disk."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def submit(self, call: Callable[[Connection], Any]) -> Any:
+        """The call's result."""
+        if self._connection.closed:
+            raise StoreUnavailable
+        return call(self._connection)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+class WalFolder:
+    """Moves what was committed from the log into the database file, so that no commit has to."""
+
+    def __init__(self, connection: Connection, seconds: float = 0.5) -> None:
+        self._connection = connection
+        self._seconds = seconds
+        self._stop = Event()
+        self._thread = Thread(target=self._serve, name="sqlite-wal", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Stop folding; closing the last connection to the file does the rest."""
+        self._stop.set()
+        await asyncio.to_thread(self._thread.join)
+
+    def _serve(self) -> None:
+        driver: Any = self._connection.connection.driver_connection
+        while not self._stop.wait(self._seconds):
+            try:
+                # PASSIVE takes nothing from readers and writers; what it cannot move now it moves next time.
+                driver.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            except Exception:
+                logger.exception("the write-ahead log could not be folded into the database")
+        self._connection.close()
 
 
 def _run(job: _Job, connection: Connection) -> None:

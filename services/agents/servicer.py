@@ -59,7 +59,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     async def GetAgent(self, request: agent_service_pb2.GetAgentRequest, context: Any) -> agent_pb2.Agent:
         """One agent."""
         validate.agent_id(request.agent_id)
-        return convert.agent_to_pb(await self._db.read(store.get, _organization(), request.agent_id))
+        return convert.agent_to_pb(await self._db.lookup(store.get, _organization(), request.agent_id))
 
     async def ListAgents(
         self, request: agent_service_pb2.ListAgentsRequest, context: Any
@@ -99,7 +99,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         organization_id = _organization()
         if request.force:
             # Runs are ended only for somebody who may delete the agent, and would.
-            current = await self._db.read(store.get, organization_id, request.agent_id)
+            current = await self._db.lookup(store.get, organization_id, request.agent_id)
             _require_etag(current, request.etag)
             await self._cancel_runs(request.agent_id)
         await self._db.write(_delete, organization_id, request)

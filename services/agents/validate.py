@@ -1,6 +1,6 @@
 """The rules that the comments of agent.proto and agent_service.proto state, with every broken one named at once."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from common.errors import FieldViolation, InvalidArgument, NotImplementedYet
 from common.ids import Prefix
@@ -8,7 +8,7 @@ from common.pb.bridle.v1 import agent_pb2, agent_service_pb2, model_pb2, stop_re
 from services.agents.attach import MAX_RULES, MAX_TOOLS
 from services.agents.model import CompactionSettings
 from services.wire import checks, masks
-from services.wire.checks import Found
+from services.wire.checks import Found, require
 from services.wire.wellknown import present
 
 Agent = agent_pb2.Agent
@@ -33,7 +33,7 @@ def create(request: agent_service_pb2.CreateAgentRequest) -> None:
     found += checks.count("tool_names", request.tool_names, MAX_TOOLS)
     found += _each("tool_names", request.tool_names, checks.tool_name)
     found += _request_id(request.request_id)
-    _refuse(found)
+    require(found)
     if request.memory_blocks:
         raise NotImplementedYet("memory_blocks")
     _refuse_unserved(name for name in _UNSERVED if getattr(agent, name))
@@ -49,7 +49,7 @@ def update(request: agent_service_pb2.UpdateAgentRequest) -> tuple[str, ...]:
     fields = masks.top_level(paths)
     # What the mask leaves out is not looked at.
     found += _fields(masks.copy(request.agent, Agent(), paths), fields)
-    _refuse(found)
+    require(found)
     # `*` names them too, and means to change nothing about them if they are empty.
     everything = masks.EVERYTHING in request.update_mask.paths
     _refuse_unserved(name for name in _UNSERVED if name in fields and (getattr(request.agent, name) or not everything))
@@ -58,12 +58,12 @@ def update(request: agent_service_pb2.UpdateAgentRequest) -> tuple[str, ...]:
 
 def merged(agent: Agent) -> None:
     """Refuse an update whose new values do not fit those that stay."""
-    _refuse(_shares(agent.compaction))
+    require(_shares(agent.compaction))
 
 
 def agent_id(text: str) -> None:
     """Refuse what cannot be the id of an agent."""
-    _refuse(checks.identifier("agent_id", Prefix.AGENT, text))
+    require(checks.identifier("agent_id", Prefix.AGENT, text))
 
 
 def agent_filter(pb: agent_service_pb2.AgentFilter) -> None:
@@ -73,7 +73,7 @@ def agent_filter(pb: agent_service_pb2.AgentFilter) -> None:
     found += checks.count("filter.tags", pb.tags, _MAX_TAGS)
     found += _each("filter.tags", pb.tags, _tag)
     found += checks.enum("filter.last_stop_reason", stop_reason_pb2.StopReason, pb.last_stop_reason)
-    _refuse(found)
+    require(found)
 
 
 def newest_first(order_by: str) -> bool:
@@ -86,13 +86,7 @@ def newest_first(order_by: str) -> bool:
 
 def tag_query(text: str) -> None:
     """Refuse a text that no tag can contain."""
-    _refuse(checks.text("query", text, most=_MAX_QUERY))
-
-
-def _refuse(found: Iterable[FieldViolation]) -> None:
-    violations = list(found)
-    if violations:
-        raise InvalidArgument(violations)
+    require(checks.text("query", text, most=_MAX_QUERY))
 
 
 def _refuse_unserved(names: Iterator[str]) -> None:

@@ -53,7 +53,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     ) -> conversation_pb2.Conversation:
         """One conversation."""
         validate.conversation_id(request.conversation_id)
-        return convert.conversation_to_pb(await self._db.read(store.get, _organization(), request.conversation_id))
+        return convert.conversation_to_pb(await self._db.lookup(store.get, _organization(), request.conversation_id))
 
     async def ListConversations(
         self, request: conversation_service_pb2.ListConversationsRequest, context: Any

@@ -6,9 +6,8 @@ from common.errors import FieldViolation, InvalidArgument, NotImplementedYet
 from common.ids import Prefix
 from common.pb.bridle.v1 import conversation_pb2, conversation_service_pb2
 from services.agents.validate import model_settings
-from services.runs.validate import require
 from services.wire import checks, masks
-from services.wire.checks import Found
+from services.wire.checks import Found, require
 
 Conversation = conversation_pb2.Conversation
 

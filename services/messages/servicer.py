@@ -1,6 +1,7 @@
 """MessageService: talking to agents is CreateRun and reading the run's log, over RunService's own stub."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 Responses = AsyncGenerator[run_service_pb2.StreamRunResponse, None]
 
+logger = logging.getLogger(__name__)
+
+_CANCEL_RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 _SAID_TO_IT = (message_pb2.Message.ROLE_USER, message_pb2.Message.ROLE_SYSTEM, message_pb2.Message.ROLE_APPROVAL)
 
 
@@ -86,7 +90,14 @@ class MessageServicer(message_service_pb2_grpc.MessageServiceServicer):
         """The caller has gone, so nobody waits for this; it must happen all the same."""
 
         async def cancel() -> None:
-            await self._runs.CancelRun(run_service_pb2.CancelRunRequest(run_id=run_id, reason="the client hung up"))
+            request = run_service_pb2.CancelRunRequest(run_id=run_id, reason="the client hung up")
+            for pause in _CANCEL_RETRY_SECONDS:
+                try:
+                    await self._runs.CancelRun(request)
+                    return
+                except Exception:
+                    logger.exception("a run whose client hung up is not cancelled yet")
+                    await asyncio.sleep(pause)
 
         task = asyncio.ensure_future(cancel())
         self._cancels.add(task)
@@ -115,4 +126,4 @@ class MessageServicer(message_service_pb2_grpc.MessageServiceServicer):
         """One message."""
         validate_requests.message_id(request.message_id)
         organization_id = current_call().organization_id
-        return message_to_pb(await self._db.read(store.get_message, organization_id, request.message_id))
+        return message_to_pb(await self._db.lookup(store.get_message, organization_id, request.message_id))

@@ -1,11 +1,13 @@
 """The conversation log in the database."""
 
-from msgspec import Struct
-from sqlalchemy import Connection, Select, bindparam, select
+from typing import Any
 
-from common.db.paging import fetch_page, list_scope
+from msgspec import Struct
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, select
+
+from common.db.paging import SortKey, after, fetch_page, list_scope
 from common.db.tables import agents, conversations, messages, runs
-from common.errors import NotFound
+from common.errors import InvalidArgument, NotFound
 from services.messages.model import Body, Message, Role
 from services.runs.store import rows
 
@@ -21,6 +23,10 @@ _CONTEXT = (
 _GET = select(messages).where(
     messages.c.id == bindparam("message_id"), messages.c.organization_id == bindparam("organization_id")
 )
+
+
+# Looking a role up is several times cheaper than making it, and a context has many.
+_ROLES = {role.value: role for role in Role}
 
 
 class MessageFilter(Struct, frozen=True):
@@ -39,7 +45,8 @@ class MessageFilter(Struct, frozen=True):
 def context(conn: Connection, conversation_id: str) -> list[tuple[Role, Body]]:
     """What is in the context now: the log from its floor, and nothing else (promise 5)."""
     found = conn.execute(_CONTEXT, {"conversation_id": conversation_id})
-    return [(Role(row.role), rows.BODY.decode(row.body)) for row in found]
+    decode = rows.BODY.decode
+    return [(_ROLES[row.role], decode(row.body)) for row in found]
 
 
 def get_message(conn: Connection, organization_id: str, message_id: str) -> Message:
@@ -52,11 +59,10 @@ def get_message(conn: Connection, organization_id: str, message_id: str) -> Mess
 
 def list_messages(conn: Connection, which: MessageFilter, size: int, token: str) -> tuple[list[Message], str]:
     """A page of messages: by position within a conversation or run, by time across them."""
-    scoped = bool(which.conversation_id or which.run_id or which.agent_id)
     page = fetch_page(
         conn,
         _select(conn, which),
-        (messages.c.seq, messages.c.id) if scoped else (messages.c.created_at, messages.c.id),
+        _order(which),
         scope=list_scope("messages", which),
         size=size,
         token=token,
@@ -72,16 +78,33 @@ def _select(conn: Connection, which: MessageFilter) -> Select[tuple[object, ...]
         _require_conversation(conn, which.organization_id, conversation_id)
         query = query.where(messages.c.conversation_id == conversation_id)
     if which.run_id:
-        _require_run(conn, which.organization_id, which.run_id)
+        conversation_id = _conversation_of(conn, which.organization_id, which.run_id)
         query = query.where(messages.c.run_id == which.run_id)
     if which.in_context:
         floor = select(conversations.c.context_floor).where(conversations.c.id == messages.c.conversation_id)
         query = query.where(messages.c.seq >= floor.scalar_subquery())
     if which.after_message_id:
-        query = query.where(messages.c.seq > get_message(conn, which.organization_id, which.after_message_id).seq)
+        key = _position(conn, which, "after_message_id", which.after_message_id, conversation_id)
+        query = query.where(after(_order(which), key))
     if which.before_message_id:
-        query = query.where(messages.c.seq < get_message(conn, which.organization_id, which.before_message_id).seq)
+        key = _position(conn, which, "before_message_id", which.before_message_id, conversation_id)
+        query = query.where(after(_order(which), key, descending=True))
     return query
+
+
+def _order(which: MessageFilter) -> tuple[ColumnElement[Any], ...]:
+    scoped = which.conversation_id or which.run_id or which.agent_id
+    return (messages.c.seq if scoped else messages.c.created_at), messages.c.id
+
+
+def _position(conn: Connection, which: MessageFilter, field: str, message_id: str, conversation_id: str) -> SortKey:
+    """Where a message stands in the order of this list; one of another conversation stands nowhere in it."""
+    message = get_message(conn, which.organization_id, message_id)
+    if not conversation_id:
+        return message.created_at, message.id
+    if message.conversation_id != conversation_id:
+        raise InvalidArgument.of(field, "is not a message of this conversation")
+    return message.seq, message.id
 
 
 def _default_conversation(conn: Connection, which: MessageFilter) -> str:
@@ -107,7 +130,9 @@ def _require_conversation(conn: Connection, organization_id: str, conversation_i
         raise NotFound("conversation", conversation_id)
 
 
-def _require_run(conn: Connection, organization_id: str, run_id: str) -> None:
-    query = select(runs.c.id).where(runs.c.id == run_id, runs.c.organization_id == organization_id)
-    if conn.execute(query).one_or_none() is None:
+def _conversation_of(conn: Connection, organization_id: str, run_id: str) -> str:
+    query = select(runs.c.conversation_id).where(runs.c.id == run_id, runs.c.organization_id == organization_id)
+    found: str | None = conn.execute(query).scalar()
+    if found is None:
         raise NotFound("run", run_id)
+    return found

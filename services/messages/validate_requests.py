@@ -3,9 +3,8 @@
 from common.ids import Prefix
 from common.pb.bridle.v1 import message_service_pb2, run_service_pb2
 from services.runs import validate
-from services.runs.validate import require
 from services.wire import checks
-from services.wire.checks import Found
+from services.wire.checks import Found, require
 
 
 def run(request: run_service_pb2.CreateRunRequest) -> None:

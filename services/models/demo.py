@@ -12,7 +12,7 @@ What the last user message says decides:
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 
 from services.messages.model import Part, Role, Text, ToolReturn
 from services.models.api import (
@@ -78,7 +78,7 @@ def _turns_taken(messages: tuple[ContextMessage, ...]) -> int:
     return taken
 
 
-def _turn(request: ModelRequest, said: str, returns: list[ToolReturn]) -> list[ModelEvent]:
+def _turn(request: ModelRequest, said: str, returns: list[ToolReturn]) -> Iterable[ModelEvent]:
     calls = _calls(request, said, returns)
     if calls:
         return _call_events(calls)
@@ -86,7 +86,7 @@ def _turn(request: ModelRequest, said: str, returns: list[ToolReturn]) -> list[M
         return _words("; ".join(f"{result.name} returned {result.text}" for result in returns))
     counted = _COUNT.match(said.strip())
     if counted:
-        return [TextChunk(f"{number} ") for number in range(1, int(counted.group(1)) + 1)]
+        return (TextChunk(f"{number} ") for number in range(1, int(counted.group(1)) + 1))
     return _words(f"You said: {said}")
 
 

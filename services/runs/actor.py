@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Coroutine, Iterable
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,12 +19,10 @@ from msgspec import Struct
 from common.clock import Clock
 from common.db.engine import Database
 from common.errors import Aborted, Unavailable
-from services.context.prompt import shown, system_prompt
 from services.messages.model import ToolCall
-from services.messages.store import context
-from services.models.api import ContextMessage, ModelRequest, Models, ToolSpec
+from services.models.api import Models
 from services.runs.config import configure
-from services.runs.events import ApprovalDecided, ApprovalRequested, MessageAdded, ToolProgress
+from services.runs.events import ApprovalDecided, ApprovalRequested, ToolProgress
 from services.runs.feed import ApprovalFeed
 from services.runs.journal import Journal
 from services.runs.log import RunLog
@@ -52,12 +51,14 @@ from services.runs.protocol import (
     Input,
     Passivate,
     Phase,
+    Proceed,
     Recovered,
     RunTools,
     Start,
     State,
     Steered,
 )
+from services.runs.request import Requests
 from services.runs.store.checkpoint import Fenced, SignalsWaiting
 from services.runs.store.claim import Claim
 from services.runs.store.signals import read_signals
@@ -69,11 +70,13 @@ logger = logging.getLogger(__name__)
 
 _MAILBOX_SIZE = 1024
 # Deltas become durable this long after they were shown, at the latest.
-_FLUSH_SECONDS = 0.25
+_FLUSH_SECONDS = 1.0
 
 
 class Wake(Struct, frozen=True):
-    """Something was said to the run: look at its signals."""
+    """Something was said to the run: this signal, or whatever the database has."""
+
+    signal: NumberedSignal | None = None
 
 
 class Drain(Struct, frozen=True):
@@ -125,11 +128,12 @@ class RunActor:
         self._mailbox: Mailbox[Mail] = Mailbox(_MAILBOX_SIZE)
         self._children = Children(claim.run.id)
         self._seen = claim.consumed_signal_no
-        self._context: list[ContextMessage] | None = None
+        self._requests = Requests(claim, self._journal)
         self._receipt: CancelReceipt | None = claim.run.outcome.cancel
         # A crash cut the run off in the middle of something; False once the machine was told.
         self._resuming = claim.resumed and claim.state.phase in (Phase.MODEL, Phase.TOOLS)
         self._drains: list[Envelope[Mail]] = []
+        self._flush_armed = False
         self._flush_due = False
         self._exit: Exit | None = None
         self._fields = {"fields": {"run_id": claim.run.id}}
@@ -141,10 +145,10 @@ class RunActor:
         """What its writes are guarded by."""
         return self._claim.epoch
 
-    def wake(self) -> None:
+    def wake(self, signal: NumberedSignal | None = None) -> None:
         """Look at the signals soon. If the mailbox is full the next heartbeat says it again."""
         with contextlib.suppress(MailboxFull, MailboxClosed):
-            self._mailbox.post(Wake())
+            self._mailbox.post(Wake(signal))
 
     async def drain(self) -> None:
         """Give the run up at its next checkpoint; returns when that has happened."""
@@ -205,6 +209,8 @@ class RunActor:
 
     async def _handle(self, envelope: Envelope[Mail]) -> None:
         match envelope.message:
+            case Wake(signal=signal) if signal is not None and signal.no == self._seen + 1:
+                await self._hear([signal])
             case Wake():
                 await self._take_signals()
             case Drain():
@@ -219,7 +225,7 @@ class RunActor:
     # --- signals ----------------------------------------------------------------------------------------------------
 
     async def _take_signals(self) -> None:
-        await self._hear(await self._engine.db.read(read_signals, self._claim.run.id, self._seen))
+        await self._hear(await self._journal.read(read_signals, self._claim.run.id, self._seen))
 
     async def _hear(self, signals: Iterable[NumberedSignal]) -> None:
         for numbered in signals:
@@ -296,9 +302,7 @@ class RunActor:
 
     async def _commit(self, effect: Commit, state: State) -> None:
         entries = await self._journal.commit(effect, state, self._outcome(effect, state), self._seen)
-        if self._context is not None:
-            added = [entry.event.message for entry in entries if isinstance(entry.event, MessageAdded)]
-            self._context += shown((message.role, message.body) for message in added)
+        self._requests.added(entries)
         if any(isinstance(entry.event, ApprovalRequested | ApprovalDecided) for entry in entries):
             self._engine.feed.ring()
         if effect.state.final:
@@ -328,6 +332,8 @@ class RunActor:
             case RunTools(calls=calls):
                 for call in calls:
                     self._start_tool(call)
+            case Proceed():
+                await self._apply(effect)
             case Passivate():
                 self._exit = Exit.WAITING
             case Finish():
@@ -342,15 +348,19 @@ class RunActor:
         self._children.model = work
 
         async def call() -> None:
-            outcome = await work.run(self._engine.models, lambda: self._request(effect), self._wait_for_room)
+            request = partial(self._requests.build, effect, self._config)
+            outcome = await work.run(self._engine.models, request, self._wait_for_room)
             await self._report(outcome)
 
         self._children.start(call())
-        asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush_soon)
+        self._flush_later()
 
     def _start_tool(self, call: ToolCall) -> None:
         def progress(text: str) -> None:
-            self._journal.tail.append(ToolProgress(call.id, text))
+            # A number that is not reserved could mean something else after a crash: who says too much is not shown.
+            if not self._journal.tail.full:
+                self._journal.tail.append(ToolProgress(call.id, text))
+            self._flush_later()
 
         run = self._claim.run
         tool_context = ToolContext(run.organization_id, run.agent_id, run.id, call.id, progress)
@@ -369,25 +379,16 @@ class RunActor:
         with contextlib.suppress(MailboxClosed):
             await self._mailbox.put(outcome)
 
-    async def _request(self, effect: CallModel) -> ModelRequest:
-        run, agent = self._claim.run, self._claim.agent
-        if self._context is None:
-            self._context = shown(await self._engine.db.read(context, run.conversation_id))
-        tools = [self._config.tools[name] for name in effect.tool_names]
-        return ModelRequest(
-            model=self._config.model,
-            system=system_prompt(agent, self._config.rules, run.request.options.system),
-            messages=tuple(self._context),
-            tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools),
-            forced=effect.forced,
-            parallel=effect.parallel,
-            settings=agent.spec.model_settings,
-        )
-
     # --- deltas -----------------------------------------------------------------------------------------------------
 
+    def _flush_later(self) -> None:
+        if not self._flush_armed:
+            self._flush_armed = True
+            asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush_soon)
+
     def _flush_soon(self) -> None:
-        if self._exit is None and self._children.model is not None and not self._flush_due:
+        self._flush_armed = False
+        if self._exit is None and self._children and not self._flush_due:
             with contextlib.suppress(MailboxFull, MailboxClosed):
                 self._mailbox.post(Flush())
                 self._flush_due = True
@@ -396,7 +397,7 @@ class RunActor:
         self._flush_due = False
         await self._journal.flush()
         if self._children.model is not None:
-            asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush_soon)
+            self._flush_later()
 
     async def _wait_for_room(self) -> None:
         """More was shown than may be before it is durable: wait for the database."""

@@ -16,11 +16,11 @@ from services.messages.convert import decision_from_pb, input_from_pb
 from services.runs import convert, validate
 from services.runs.feed import ApprovalFeed
 from services.runs.model import Approval, Run
-from services.runs.servicer import fingerprint
 from services.runs.store import approvals
 from services.runs.store.queries import Listing, get_run
 from services.runs.supervisor import Supervisor
 from services.runs.watch import ApprovalWatch
+from services.wire.repeats import fingerprint
 
 
 class ApprovalServicer(approval_service_pb2_grpc.ApprovalServiceServicer):
@@ -41,7 +41,9 @@ class ApprovalServicer(approval_service_pb2_grpc.ApprovalServiceServicer):
         """One approval."""
         validate.approval_id(request.approval_id)
         organization_id = current_call().organization_id
-        return convert.approval_to_pb(await self._db.read(approvals.get_approval, organization_id, request.approval_id))
+        return convert.approval_to_pb(
+            await self._db.lookup(approvals.get_approval, organization_id, request.approval_id)
+        )
 
     async def ListApprovals(
         self, request: approval_service_pb2.ListApprovalsRequest, context: Any

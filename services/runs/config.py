@@ -11,7 +11,7 @@ from services.tools.api import ToolDefinition
 def configure(
     claim: Claim, default_model: str, approval_ttl: float, client_tools: tuple[ClientTool, ...] = ()
 ) -> Config:
-    """The run's own options over its agent's settings over the server's; client tools that came with an answer first."""
+    """The run's own options over its agent's settings over the server's; an answer's client tools first."""
     options, spec = claim.run.request.options, claim.agent.spec
     client_tools = client_tools or claim.state.client_tools or options.client_tools
     tools = {tool.name: tool for tool in claim.tools}

@@ -8,6 +8,7 @@ class ApprovalFeed:
 
     def __init__(self) -> None:
         self._version = 0
+        self.ended = False
         self._changed = asyncio.Event()
 
     @property
@@ -20,6 +21,11 @@ class ApprovalFeed:
         self._version += 1
         self._changed.set()
         self._changed = asyncio.Event()
+
+    def end(self) -> None:
+        """The process is going away: watchers are to come back elsewhere."""
+        self.ended = True
+        self.ring()
 
     async def wait(self, version: int, timeout: float) -> None:
         """Until something has changed since `version`, or the time is up."""

@@ -72,8 +72,8 @@ class Journal:
         try:
             return await self._persist(checkpoint, cp)
         except AlreadyDone:
-            run = await self._db.read(get_run, cp.run.organization_id, cp.run.id)
-            return run, await self._db.read(read_events, cp.run.id, cp.first_seq - 1)
+            run = await self.read(get_run, cp.run.organization_id, cp.run.id)
+            return run, await self.read(read_events, cp.run.id, cp.first_seq - 1)
 
     async def flush(self) -> None:
         """Make what was shown durable."""
@@ -93,6 +93,15 @@ class Journal:
     def close(self) -> None:
         """Stop showing things. Readers go on with the database."""
         self._log.close(self.run.id, self.tail)
+
+    async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Read through a short outage of the database: it is no reason to give up what the run is doing."""
+        for pause in _RETRY_SECONDS:
+            try:
+                return await self._db.lookup(fn, *args, **kwargs)
+            except (Unavailable, Aborted):
+                await asyncio.sleep(pause)
+        return await self._db.lookup(fn, *args, **kwargs)
 
     async def _persist(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Write through a short outage of the database. What is written this way is harmless when it is repeated."""

@@ -206,7 +206,7 @@ class RunLog:
             batch = channel.tail.read(cursor)
             if batch is not None:
                 return batch
-        return await self._db.read(_read_from, run_id, cursor, self._clock)
+        return await self._db.lookup(_read_from, run_id, cursor, self._clock)
 
     def _drop_if_idle(self, run_id: str, channel: _Channel) -> None:
         if channel.readers == 0 and channel.tail is None and self._channels.get(run_id) is channel:

@@ -46,6 +46,7 @@ from services.runs.protocol import (
     OpenApproval,
     Passivate,
     Phase,
+    Proceed,
     Record,
     Recovered,
     RunTools,
@@ -72,6 +73,7 @@ _ONLY_IN: dict[type[Input], Phase] = {
     ModelFailed: Phase.MODEL,
     ToolDone: Phase.TOOLS,
     Answered: Phase.WAITING,
+    Proceed: Phase.TOOLS,
 }
 
 
@@ -199,19 +201,40 @@ def _answered(state: State, config: Config, answer: Answered) -> Step:
         AddMessage(NewMessage(message_id, Role.APPROVAL, Body(answer.decisions), state.step_id)),
         *(FinishTool(call.result) for call in calls if call.waits and call.result is not None),
     ]
-    return _go_on_with_tools(state.replace(calls=tuple(call.answered() for call in calls)), config, records)
+    return _take_in(state.replace(calls=tuple(call.answered() for call in calls)), config, records)
 
 
 def _decide(call: Call, decision: Decision | None) -> Call:
     match decision.verdict if decision else None:
         case Deny(reason=reason):
-            return call.finished(turns.denial(call.call, reason))
+            return call.finished(_denied(call, reason))
         case Result(value=value):
             return call.finished(value)
         case Approve() if call.client_side:
             return call.finished(turns.failed(call.call, f"Error: Tool not found: {call.call.name}"))
         case _:
             return call
+
+
+def _denied(call: Call, reason: str | None) -> ToolReturn:
+    """A denial did not prevent a call that was running at a crash; it only keeps it from being run again."""
+    if call.lost:
+        text = f"{UNKNOWN_CALL} Running it again was denied. User reason: {reason}"
+        return turns.ended(call.call, Outcome.UNKNOWN, text)
+    return turns.denial(call.call, reason)
+
+
+def _take_in(state: State, config: Config, records: list[Record]) -> Step:
+    """Go on with what came in. If the run would stop, that is made durable first: a cancel may forbid the stop, but
+    must not undo an answer that was accepted or the outcome of a tool that has run."""
+    step = _go_on_with_tools(state, config, list(records))
+    if step[0].phase is Phase.DONE:
+        return state, (Commit(tuple(records), RunState.RUNNING), Proceed())
+    return step
+
+
+def _proceed(state: State, config: Config, proceed: Proceed) -> Step:
+    return _go_on_with_tools(state, config, [])
 
 
 def _go_on_with_tools(state: State, config: Config, records: list[Record]) -> Step:
@@ -233,7 +256,7 @@ def _tool_done(state: State, config: Config, done: ToolDone) -> Step:
         return state, ()
     calls = tuple(c.finished(done.result) if c is call else c for c in state.calls)
     detail = turns.with_tool_time(state.detail, done.tool_us)
-    return _go_on_with_tools(state.replace(calls=calls, detail=detail), config, [FinishTool(done.result)])
+    return _take_in(state.replace(calls=calls, detail=detail), config, [FinishTool(done.result)])
 
 
 def _tools_done(state: State, config: Config, records: list[Record]) -> Step:
@@ -298,14 +321,14 @@ def _deny_all(state: State) -> tuple[State, list[Record]]:
         CloseApproval(state.approval_id, ApprovalState.CANCELLED, decisions),
         AddMessage(NewMessage(message_id, Role.APPROVAL, Body(decisions), state.step_id)),
     ]
-    outcomes = [turns.denial(call.call, DENIED_BY_CANCEL) for call in state.calls if call.result is None]
+    outcomes = [_denied(call, DENIED_BY_CANCEL) for call in state.calls if call.result is None]
     return _conclude(state.replace(approval_id=""), records, outcomes)
 
 
 def _give_up_calls(state: State, *, lost: bool = False) -> tuple[State, list[Record]]:
     outcomes = [
         turns.ended(call.call, Outcome.UNKNOWN, UNKNOWN_CALL)
-        if lost and call.started
+        if call.lost or (lost and call.started)
         else turns.ended(call.call, Outcome.CANCELLED, CANCELLED_CALL)
         for call in state.calls
         if call.result is None
@@ -414,4 +437,5 @@ _HANDLERS: dict[type[Input], Callable[[State, Config, Any], Step]] = {
     Cancelled: _cancelled,
     Broken: _broken,
     Recovered: _recovered,
+    Proceed: _proceed,
 }

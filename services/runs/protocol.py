@@ -71,6 +71,8 @@ class Call(Struct, frozen=True, omit_defaults=True):
     rank: int = WAITED_ALONG
     # A rule prefilled arguments that cannot be merged with the model's.
     misfit: bool = False
+    # It was running at a crash: whether it took effect is unknown, unless it is run again to its end.
+    lost: bool = False
 
     def finished(self, result: ToolReturn) -> Self:
         """With its one outcome."""
@@ -82,7 +84,7 @@ class Call(Struct, frozen=True, omit_defaults=True):
 
     def unstarted(self) -> Self:
         """To be run again."""
-        return msgspec.structs.replace(self, started=False)
+        return msgspec.structs.replace(self, started=False, lost=True)
 
     def answered(self) -> Self:
         """No longer waiting."""
@@ -90,7 +92,7 @@ class Call(Struct, frozen=True, omit_defaults=True):
 
     def asked_again(self) -> Self:
         """It may have run already: only a person can say whether it may run again."""
-        return msgspec.structs.replace(self, started=False, waits=True)
+        return msgspec.structs.replace(self, started=False, waits=True, lost=True)
 
     @property
     def executed(self) -> bool:
@@ -201,7 +203,11 @@ class Recovered(Struct, frozen=True):
     epoch: int
 
 
-Input = Start | ModelTurn | ModelFailed | ToolDone | Answered | Steered | Cancelled | Broken | Recovered
+class Proceed(Struct, frozen=True):
+    """What came in is durable: go on from there. An effect, and the input that it leads to."""
+
+
+Input = Start | ModelTurn | ModelFailed | ToolDone | Answered | Steered | Cancelled | Broken | Recovered | Proceed
 
 
 # --- records: each is a change of the database and an event of the log ------------------------------------------------
@@ -319,4 +325,4 @@ class Finish(Struct, frozen=True):
     """Nothing to do ever again."""
 
 
-Effect = Commit | CallModel | RunTools | Passivate | Finish
+Effect = Commit | CallModel | RunTools | Proceed | Passivate | Finish

@@ -6,10 +6,8 @@ from contextlib import aclosing
 from typing import Any
 
 from google.protobuf.empty_pb2 import Empty
-from google.protobuf.message import Message
 
 from common.clock import Clock
-from common.db import idempotency
 from common.db.engine import Database
 from common.db.paging import page_size
 from common.errors import CursorOutOfRange, Draining, NotFound
@@ -23,6 +21,7 @@ from services.runs.model import CancelSignal, Run
 from services.runs.store import queries, signals
 from services.runs.store.create import NewRun, create_run
 from services.runs.supervisor import Supervisor
+from services.wire.repeats import fingerprint
 
 Responses = AsyncGenerator[run_service_pb2.StreamRunResponse, None]
 
@@ -62,7 +61,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         if not created.joined:
             self._supervisor.offer(run.id, run.conversation_id)
         return run_service_pb2.CreateRunResponse(
-            run=convert.run_to_pb(run), joined=created.joined, after_seq=run.last_seq if created.joined else 0
+            run=convert.run_to_pb(run), joined=created.joined, after_seq=created.after_seq
         )
 
     def _new_run(self, request: run_service_pb2.CreateRunRequest) -> NewRun:
@@ -96,8 +95,8 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
     async def CancelRun(self, request: run_service_pb2.CancelRunRequest, context: Any) -> run_pb2.Run:
         """Stop a run, in whatever it is doing."""
         wait = validate.cancel(request)
-        run, live = await self._cancel(request.run_id, request.reason)
-        if live and wait:
+        run = await self._cancel(request.run_id, request.reason)
+        if wait:
             await self._until_stopped([run], wait)
             run = await self._get(request.run_id)
         return convert.run_to_pb(run)
@@ -122,18 +121,18 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         unknown: list[str] = []
         for run_id in run_ids:
             try:
-                runs.append((await self._cancel(run_id, reason))[0])
+                runs.append(await self._cancel(run_id, reason))
             except NotFound:
                 unknown.append(run_id)
         return runs, unknown
 
-    async def _cancel(self, run_id: str, reason: str) -> tuple[Run, bool]:
+    async def _cancel(self, run_id: str, reason: str) -> Run:
         call, now = current_call(), self._clock.now()
         signal = CancelSignal(now, call.principal, reason)
-        run, live = await self._db.write(signals.request_cancel, call.organization_id, run_id, signal, now)
-        if live:
-            self._supervisor.wake([run_id])
-        return run, live
+        run, added = await self._db.write(signals.request_cancel, call.organization_id, run_id, signal, now)
+        if not run.state.final:
+            self._supervisor.wake([run_id], added)
+        return run
 
     async def _until_stopped(self, runs: list[Run], seconds: float) -> None:
         """Wait for the final state by reading the log, like everybody else."""
@@ -144,16 +143,19 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
                     pass
 
         waits = [asyncio.ensure_future(stopped(run)) for run in runs if not run.state.final]
-        if waits:
-            _, left = await asyncio.wait(waits, timeout=seconds)
-            for wait in left:
+        try:
+            if waits:
+                await asyncio.wait(waits, timeout=seconds)
+        finally:
+            # Also when the caller hung up: nobody may go on reading for it.
+            for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
 
     async def StreamRun(self, request: run_service_pb2.StreamRunRequest, context: Any) -> Responses:
         """The run's events after a cursor, until its end."""
         validate.stream(request)
-        bounds = await self._db.read(queries.log_bounds, current_call().organization_id, request.run_id)
+        bounds = await self._db.lookup(queries.log_bounds, current_call().organization_id, request.run_id)
         if request.after_seq > bounds.reserved_seq:
             raise CursorOutOfRange(request.after_seq, 1, bounds.last_seq)
         if bounds.final and request.after_seq >= bounds.last_seq:
@@ -193,19 +195,11 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         """One step."""
         validate.step_id(request.step_id)
         organization_id = current_call().organization_id
-        return convert.step_to_pb(await self._db.read(queries.get_step, organization_id, request.step_id))
+        return convert.step_to_pb(await self._db.lookup(queries.get_step, organization_id, request.step_id))
 
     async def _get(self, run_id: str) -> Run:
-        return await self._db.read(queries.get_run, current_call().organization_id, run_id)
+        return await self._db.lookup(queries.get_run, current_call().organization_id, run_id)
 
 
 def _wanted(batch: list[Entry], skip_deltas: bool) -> list[Entry]:
     return [entry for entry in batch if not isinstance(entry.event, DELTAS)] if skip_deltas else batch
-
-
-def fingerprint(request: Message) -> str:
-    """What tells this request's content from another's with the same request id."""
-    content = type(request)()
-    content.CopyFrom(request)
-    content.ClearField("request_id")
-    return idempotency.fingerprint(content.SerializeToString(deterministic=True))

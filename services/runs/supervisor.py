@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from services.runs.actor import Engine, Exit, RunActor
+from services.runs.model import NumberedSignal
 from services.runs.store import approvals as approval_store
 from services.runs.store.census import census
 from services.runs.store.claim import (
@@ -17,6 +18,7 @@ from services.runs.store.claim import (
     claim,
     forget_other_nodes,
     leave,
+    let_go,
     release,
     release_orphans,
     runnable,
@@ -51,7 +53,8 @@ class Supervisor:
         self._starting: set[str] = set()
         # Spoken to while they were being taken up: the signal may have come after they were read.
         self._woken: set[str] = set()
-        self._lost: dict[str, int] = {}
+        # Runs that this node may own although no actor works on them: a claim or an actor ended without knowing.
+        self._adrift: set[str] = set()
         self._candidates: deque[str] = deque()
         self._pump_due = asyncio.Event()
         # Conversations in which a run could not start because another one was in front of it.
@@ -85,12 +88,12 @@ class Supervisor:
         else:
             self._pump_due.set()
 
-    def wake(self, run_ids: Iterable[str]) -> None:
-        """Something was said to these runs, durably."""
+    def wake(self, run_ids: Iterable[str], signal: NumberedSignal | None = None) -> None:
+        """Something was said to these runs, durably; `signal` is what, if it is known."""
         for run_id in run_ids:
             actor = self._actors.get(run_id)
             if actor is not None:
-                actor.wake()
+                actor.wake(signal)
             elif run_id in self._starting:
                 self._woken.add(run_id)
             elif not self._draining:
@@ -118,6 +121,7 @@ class Supervisor:
             )
         except Exception:
             logger.exception("a run could not be taken up", extra={"fields": {"run_id": run_id}})
+            self._adrift.add(run_id)
             return
         finally:
             self._starting.discard(run_id)
@@ -147,7 +151,7 @@ class Supervisor:
             self._actors.pop(run.id, None)
             self._engine.metrics.active.set(len(self._actors))
             if ended is Exit.LOST:
-                self._lost[run.id] = claimed.epoch
+                self._adrift.add(run.id)
         if ended is Exit.WAITING:
             # It may have been answered between its last commit and its end.
             self._pump_due.set()
@@ -190,16 +194,27 @@ class Supervisor:
     async def _tick(self) -> None:
         engine, now = self._engine, self._engine.clock.now()
         await engine.db.write(beat, engine.node, self._address, now)
-        for run_id, epoch in list(self._lost.items()):
-            await engine.db.write(release, run_id, epoch)
-            del self._lost[run_id]
+        for run_id in sorted(self._adrift):
+            await self._let_go(run_id)
         orphans = await engine.db.write(release_orphans, now - _DEAD_AFTER)
         if orphans:
             engine.metrics.recovered.inc(len(orphans))
             logger.warning("runs lost their owner and are queued again", extra={"fields": {"count": len(orphans)}})
         self.wake(await engine.db.write(approval_store.expire, now))
-        self.wake(await engine.db.read(runs_with_news, engine.node))
+        self.wake(await engine.db.lookup(runs_with_news, engine.node))
         self._pump_due.set()
+
+    async def _let_go(self, run_id: str) -> None:
+        if run_id in self._starting:
+            return  # the next heartbeat looks again
+        if run_id not in self._actors:
+            # Nobody may take it up on this node meanwhile.
+            self._starting.add(run_id)
+            try:
+                await self._engine.db.write(let_go, run_id, self._engine.node)
+            finally:
+                self._starting.discard(run_id)
+        self._adrift.discard(run_id)
 
     async def _counter(self) -> None:
         while True:

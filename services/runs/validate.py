@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from google.protobuf.duration_pb2 import Duration
 
-from common.errors import FieldViolation, InvalidArgument
+from common.errors import FieldViolation
 from common.ids import Prefix
 from common.pb.bridle.v1 import (
     approval_pb2,
@@ -16,17 +16,10 @@ from common.pb.bridle.v1 import (
 )
 from services.messages import validate as messages
 from services.wire import checks
-from services.wire.checks import Found
+from services.wire.checks import Found, require
 from services.wire.wellknown import is_known, to_seconds
 
 _MAX_WAIT_SECONDS = 3600
-
-
-def require(found: Found) -> None:
-    """Refuse the request if anything was found."""
-    violations = list(found)
-    if violations:
-        raise InvalidArgument(violations)
 
 
 def create(request: run_service_pb2.CreateRunRequest, field: str = "") -> None:

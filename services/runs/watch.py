@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from common.clock import Clock
 from common.db.engine import Database
+from common.errors import Draining
 from services.runs.feed import ApprovalFeed
 from services.runs.model import Approval
 from services.runs.store.approvals import ApprovalFilter, changed_since, list_approvals
@@ -34,7 +35,7 @@ class ApprovalWatch:
             told[approval.id] = approval
             yield approval
         quiet_since = self._clock.monotonic()
-        while True:
+        while not self._feed.ended:
             version, now = self._feed.version, self._clock.now()
             changed = await self._db.read(changed_since, which, since - _OVERLAP)
             news = [each for each in changed if told.get(each.id) != each]
@@ -48,6 +49,7 @@ class ApprovalWatch:
                 if not news:
                     yield None
             await self._feed.wait(version, min(_POLL_SECONDS, self._heartbeat))
+        raise Draining
 
     async def _open(self, which: ApprovalFilter) -> AsyncGenerator[Approval, None]:
         token = ""

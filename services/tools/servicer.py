@@ -17,12 +17,11 @@ from common.rpc.context import current_call
 from services.agents import store as agents_store
 from services.agents.attach import attach
 from services.agents.model import AgentSpec
-from services.runs.validate import require
 from services.tools.api import ToolDefinition
 from services.tools.attach import detach, set_approval
 from services.tools.functions import FunctionTools
 from services.wire import checks
-from services.wire.checks import Found
+from services.wire.checks import Found, require
 from services.wire.wellknown import enum_number, to_struct
 
 _MAX_QUERY = 1_000

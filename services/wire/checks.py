@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from zoneinfo import ZoneInfo
 
 import msgspec
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.struct_pb2 import Struct
 
-from common.errors import FieldViolation
+from common.errors import FieldViolation, InvalidArgument
 from common.ids import Prefix, is_id
 from services.wire.wellknown import Enum, is_known, numbers, to_dict, to_seconds
 
@@ -19,6 +19,13 @@ Found = Iterator[FieldViolation]
 _MAX_SECONDS = 3650 * 24 * 3600
 _HANDLE = re.compile(r"[a-z0-9-]{1,32}/[!-~]{1,200}")
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
+
+
+def require(found: Iterable[FieldViolation]) -> None:
+    """Refuse the request if anything was found."""
+    violations = list(found)
+    if violations:
+        raise InvalidArgument(violations)
 
 
 def identifier(field: str, prefix: Prefix, text: str) -> Found:

@@ -58,8 +58,8 @@ def numbers(value: Any) -> Iterator[float]:
 
 
 def to_seconds(duration: Duration) -> float:
-    """A duration in seconds."""
-    return duration.seconds + duration.nanos / _NANOS
+    """A duration in seconds: one division, so that what was sent as 1.577457 s is that again."""
+    return (duration.seconds * _NANOS + duration.nanos) / _NANOS
 
 
 def to_duration(seconds: float) -> Duration:

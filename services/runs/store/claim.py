@@ -76,6 +76,11 @@ _RELEASE = (
     .where(runs.c.id == bindparam("run_id"), runs.c.owner_epoch == bindparam("epoch"))
     .values(owner_node=None)
 )
+_LET_GO = (
+    update(runs)
+    .where(runs.c.id == bindparam("run_id"), runs.c.owner_node == bindparam("node"))
+    .values(owner_node=None, owner_epoch=runs.c.owner_epoch + 1)
+)
 _ORPHANS = (
     update(runs)
     .where(
@@ -124,12 +129,18 @@ def _claimed(conn: Connection, row: Row[Any], catalog: ToolCatalog) -> Claim:
         state=snapshot,
         resumed=row.snapshot is not None,
         consumed_signal_no=row.consumed_signal_no,
-        signals=tuple(read_signals(conn, row.id, row.consumed_signal_no)),
+        signals=_news(conn, row),
         agent=replace(agent, spec=spec),
         tools=tuple(catalog.load(conn, row.organization_id, spec.tool_ids)),
         checkpoint_seq=row.checkpoint_seq,
         reserved_seq=row.reserved_seq,
     )
+
+
+def _news(conn: Connection, row: Row[Any]) -> tuple[NumberedSignal, ...]:
+    if row.last_signal_no == row.consumed_signal_no:
+        return ()
+    return tuple(read_signals(conn, row.id, row.consumed_signal_no))
 
 
 def runnable(conn: Connection, most: int) -> list[str]:
@@ -140,6 +151,11 @@ def runnable(conn: Connection, most: int) -> list[str]:
 def release(conn: Connection, run_id: str, epoch: int) -> None:
     """Give a run up between two checkpoints; whoever is free takes it."""
     conn.execute(_RELEASE, {"run_id": run_id, "epoch": epoch})
+
+
+def let_go(conn: Connection, run_id: str, node: str) -> None:
+    """Give up a run that this node may own without working on it; by its name, because the epoch is not known."""
+    conn.execute(_LET_GO, {"run_id": run_id, "node": node})
 
 
 def release_orphans(conn: Connection, alive_since: datetime) -> list[str]:

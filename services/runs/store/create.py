@@ -67,6 +67,8 @@ class Created(Struct, frozen=True):
 
     run: Run
     joined: bool = False
+    # Where the events of this message begin. A repeat does not know, so that it begins with the first.
+    after_seq: int = 0
     wake: tuple[str, ...] = ()
 
 
@@ -108,7 +110,8 @@ def _by_policy(conn: Connection, new: NewRun, conversation_id: str, number: int,
         wake.append(_cancel(conn, active.id, new, now))
     elif active is not None and options.on_busy is OnBusy.STEER:
         add_signal(conn, active.id, SteerSignal(new.request.messages), now)
-        return Created(get_run(conn, new.organization_id, active.id), joined=True, wake=(active.id,))
+        run = get_run(conn, new.organization_id, active.id)
+        return Created(run, joined=True, after_seq=run.last_seq, wake=(run.id,))
     return Created(_insert(conn, new, conversation_id, number, now), wake=tuple(wake))
 
 

@@ -57,12 +57,12 @@ _WITH_NEWS = select(runs.c.id).where(
 )
 
 
-def add_signal(conn: Connection, run_id: str, signal: Signal, now: datetime) -> bool:
-    """Add a signal to a run that has not stopped; False if it has."""
+def add_signal(conn: Connection, run_id: str, signal: Signal, now: datetime) -> NumberedSignal | None:
+    """Add a signal to a run that has not stopped; None if it has."""
     cancel_at = signal.requested_at if isinstance(signal, CancelSignal) else None
     numbered = conn.execute(_NUMBER, {"run_id": run_id, "now": now, "cancel_at": cancel_at}).one_or_none()
     if numbered is None:
-        return False
+        return None
     conn.execute(
         _ADD,
         {
@@ -73,7 +73,7 @@ def add_signal(conn: Connection, run_id: str, signal: Signal, now: datetime) -> 
             "created_at": now,
         },
     )
-    return True
+    return NumberedSignal(numbered.last_signal_no, signal)
 
 
 def read_signals(conn: Connection, run_id: str, after: int) -> list[NumberedSignal]:
@@ -89,15 +89,15 @@ def runs_with_news(conn: Connection, node: str) -> list[str]:
 
 def request_cancel(
     conn: Connection, organization_id: str, run_id: str, signal: CancelSignal, now: datetime
-) -> tuple[Run, bool]:
-    """Make a cancel durable; the flag says whether somebody must be woken. A second cancel changes nothing."""
+) -> tuple[Run, NumberedSignal | None]:
+    """Make a cancel durable. A second one changes nothing, nor does one that comes after the end."""
     locked = conn.execute(_LOCK_RUN, {"run_id": run_id, "organization_id": organization_id}).one_or_none()
     if locked is None:
         raise NotFound("run", run_id)
-    final = RunState(locked.state).final
-    if not final and locked.cancel_requested_at is None:
-        add_signal(conn, run_id, signal, now)
-    return get_run(conn, organization_id, run_id), not final
+    added = None
+    if not RunState(locked.state).final and locked.cancel_requested_at is None:
+        added = add_signal(conn, run_id, signal, now)
+    return get_run(conn, organization_id, run_id), added
 
 
 def open_runs(conn: Connection, organization_id: str, agent_id: str) -> list[str]:

@@ -138,7 +138,8 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_conversations")),
     )
-    op.create_index(op.f("ix_conversations_agent_id"), "conversations", ["agent_id"], unique=False)
+    op.create_index("ix_conversations_agent", "conversations", ["agent_id", "created_at", "id"], unique=False)
+    op.create_index("ix_conversations_page", "conversations", ["organization_id", "created_at", "id"], unique=False)
     op.create_table(
         "runs",
         sa.Column("id", sa.String(length=64), nullable=False),
@@ -380,7 +381,8 @@ def downgrade() -> None:
     )
     op.drop_index("ix_runs_agent", table_name="runs")
     op.drop_table("runs")
-    op.drop_index(op.f("ix_conversations_agent_id"), table_name="conversations")
+    op.drop_index("ix_conversations_page", table_name="conversations")
+    op.drop_index("ix_conversations_agent", table_name="conversations")
     op.drop_table("conversations")
     op.drop_index("ix_agent_tags_lookup", table_name="agent_tags")
     op.drop_table("agent_tags")

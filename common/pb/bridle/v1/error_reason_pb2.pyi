@@ -25,7 +25,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_UNSPECIFIED: _ErrorReason.ValueType  # 0
     """Not an error."""
     ERROR_REASON_INVALID_ARGUMENT: _ErrorReason.ValueType  # 1
-    """INVALID_ARGUMENT. A `google.rpc.BadRequest` names each field."""
+    """INVALID_ARGUMENT. A `google.rpc.BadRequest` says what is wrong with each field. Metadata: fields."""
     ERROR_REASON_RESOURCE_NOT_FOUND: _ErrorReason.ValueType  # 2
     """NOT_FOUND. Metadata: resource, id."""
     ERROR_REASON_ALREADY_EXISTS: _ErrorReason.ValueType  # 3
@@ -33,7 +33,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_REQUEST_ID_REUSED: _ErrorReason.ValueType  # 4
     """ALREADY_EXISTS. The request_id was used before, for other content. Metadata: request_id."""
     ERROR_REASON_ETAG_MISMATCH: _ErrorReason.ValueType  # 5
-    """ABORTED. The resource changed since it was read; read it again. Metadata: expected, actual."""
+    """ABORTED. The resource changed since it was read; read it again. Metadata: resource, id, etag."""
     ERROR_REASON_PENDING_APPROVAL: _ErrorReason.ValueType  # 6
     """FAILED_PRECONDITION. The conversation waits for a person. Metadata: approval_id, run_id."""
     ERROR_REASON_NO_PENDING_APPROVAL: _ErrorReason.ValueType  # 7
@@ -43,27 +43,27 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_APPROVAL_ALREADY_DECIDED: _ErrorReason.ValueType  # 9
     """FAILED_PRECONDITION. Another answer came first. Metadata: approval_id, state."""
     ERROR_REASON_ILLEGAL_TRANSITION: _ErrorReason.ValueType  # 10
-    """FAILED_PRECONDITION. The resource is in a state that does not allow this. Metadata: state."""
+    """FAILED_PRECONDITION. The resource is in a state that does not allow this. Metadata: resource, id, state, action."""
     ERROR_REASON_CONVERSATION_BUSY: _ErrorReason.ValueType  # 11
     """ABORTED. Another run of the conversation is live and on_busy is REJECT. Metadata: run_id."""
     ERROR_REASON_RESOURCE_IN_USE: _ErrorReason.ValueType  # 12
-    """FAILED_PRECONDITION. Something still depends on the resource. Metadata: resource, id."""
+    """FAILED_PRECONDITION. Something still depends on the resource. Metadata: resource, id, used_by."""
     ERROR_REASON_LIMIT_EXCEEDED: _ErrorReason.ValueType  # 13
-    """RESOURCE_EXHAUSTED. A limit of this server. Metadata: limit. A `google.rpc.RetryInfo` may say when to come back."""
+    """RESOURCE_EXHAUSTED. A limit of this server. Metadata: limit, maximum. A `google.rpc.RetryInfo` may say when to come back."""
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 14
     """UNAVAILABLE. The process is shutting down; call again, another one will answer."""
     ERROR_REASON_STORE_UNAVAILABLE: _ErrorReason.ValueType  # 15
     """UNAVAILABLE. The database does not answer; call again."""
     ERROR_REASON_CURSOR_OUT_OF_RANGE: _ErrorReason.ValueType  # 16
-    """OUT_OF_RANGE. The cursor lies beyond the end of this run's log. Metadata: after_seq, last_seq."""
+    """OUT_OF_RANGE. The cursor lies beyond the end of this run's log. Metadata: after_seq, first_seq, last_seq."""
     ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 17
     """UNAUTHENTICATED. No credential, or not a valid one."""
     ERROR_REASON_PERMISSION_DENIED: _ErrorReason.ValueType  # 18
-    """PERMISSION_DENIED. The credential does not allow this."""
+    """PERMISSION_DENIED. The credential does not allow this. Metadata: action."""
     ERROR_REASON_NOT_IMPLEMENTED: _ErrorReason.ValueType  # 19
-    """UNIMPLEMENTED. The method is part of the contract and not served yet."""
+    """UNIMPLEMENTED. The method is part of the contract and not served yet. Metadata: method."""
     ERROR_REASON_DEADLINE_EXCEEDED: _ErrorReason.ValueType  # 20
-    """DEADLINE_EXCEEDED. The call's deadline passed. A run it started goes on."""
+    """DEADLINE_EXCEEDED. The call's deadline passed. A run it started goes on. Metadata: seconds."""
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 21
     """INTERNAL. Our fault. Metadata: request_id, which the server's log knows."""
     ERROR_REASON_INTERNAL_CANCELLED: _ErrorReason.ValueType  # 22
@@ -79,7 +79,7 @@ class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
 """Not an error."""
 ERROR_REASON_INVALID_ARGUMENT: ErrorReason.ValueType  # 1
-"""INVALID_ARGUMENT. A `google.rpc.BadRequest` names each field."""
+"""INVALID_ARGUMENT. A `google.rpc.BadRequest` says what is wrong with each field. Metadata: fields."""
 ERROR_REASON_RESOURCE_NOT_FOUND: ErrorReason.ValueType  # 2
 """NOT_FOUND. Metadata: resource, id."""
 ERROR_REASON_ALREADY_EXISTS: ErrorReason.ValueType  # 3
@@ -87,7 +87,7 @@ ERROR_REASON_ALREADY_EXISTS: ErrorReason.ValueType  # 3
 ERROR_REASON_REQUEST_ID_REUSED: ErrorReason.ValueType  # 4
 """ALREADY_EXISTS. The request_id was used before, for other content. Metadata: request_id."""
 ERROR_REASON_ETAG_MISMATCH: ErrorReason.ValueType  # 5
-"""ABORTED. The resource changed since it was read; read it again. Metadata: expected, actual."""
+"""ABORTED. The resource changed since it was read; read it again. Metadata: resource, id, etag."""
 ERROR_REASON_PENDING_APPROVAL: ErrorReason.ValueType  # 6
 """FAILED_PRECONDITION. The conversation waits for a person. Metadata: approval_id, run_id."""
 ERROR_REASON_NO_PENDING_APPROVAL: ErrorReason.ValueType  # 7
@@ -97,27 +97,27 @@ ERROR_REASON_APPROVAL_MISMATCH: ErrorReason.ValueType  # 8
 ERROR_REASON_APPROVAL_ALREADY_DECIDED: ErrorReason.ValueType  # 9
 """FAILED_PRECONDITION. Another answer came first. Metadata: approval_id, state."""
 ERROR_REASON_ILLEGAL_TRANSITION: ErrorReason.ValueType  # 10
-"""FAILED_PRECONDITION. The resource is in a state that does not allow this. Metadata: state."""
+"""FAILED_PRECONDITION. The resource is in a state that does not allow this. Metadata: resource, id, state, action."""
 ERROR_REASON_CONVERSATION_BUSY: ErrorReason.ValueType  # 11
 """ABORTED. Another run of the conversation is live and on_busy is REJECT. Metadata: run_id."""
 ERROR_REASON_RESOURCE_IN_USE: ErrorReason.ValueType  # 12
-"""FAILED_PRECONDITION. Something still depends on the resource. Metadata: resource, id."""
+"""FAILED_PRECONDITION. Something still depends on the resource. Metadata: resource, id, used_by."""
 ERROR_REASON_LIMIT_EXCEEDED: ErrorReason.ValueType  # 13
-"""RESOURCE_EXHAUSTED. A limit of this server. Metadata: limit. A `google.rpc.RetryInfo` may say when to come back."""
+"""RESOURCE_EXHAUSTED. A limit of this server. Metadata: limit, maximum. A `google.rpc.RetryInfo` may say when to come back."""
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 14
 """UNAVAILABLE. The process is shutting down; call again, another one will answer."""
 ERROR_REASON_STORE_UNAVAILABLE: ErrorReason.ValueType  # 15
 """UNAVAILABLE. The database does not answer; call again."""
 ERROR_REASON_CURSOR_OUT_OF_RANGE: ErrorReason.ValueType  # 16
-"""OUT_OF_RANGE. The cursor lies beyond the end of this run's log. Metadata: after_seq, last_seq."""
+"""OUT_OF_RANGE. The cursor lies beyond the end of this run's log. Metadata: after_seq, first_seq, last_seq."""
 ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 17
 """UNAUTHENTICATED. No credential, or not a valid one."""
 ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 18
-"""PERMISSION_DENIED. The credential does not allow this."""
+"""PERMISSION_DENIED. The credential does not allow this. Metadata: action."""
 ERROR_REASON_NOT_IMPLEMENTED: ErrorReason.ValueType  # 19
-"""UNIMPLEMENTED. The method is part of the contract and not served yet."""
+"""UNIMPLEMENTED. The method is part of the contract and not served yet. Metadata: method."""
 ERROR_REASON_DEADLINE_EXCEEDED: ErrorReason.ValueType  # 20
-"""DEADLINE_EXCEEDED. The call's deadline passed. A run it started goes on."""
+"""DEADLINE_EXCEEDED. The call's deadline passed. A run it started goes on. Metadata: seconds."""
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 21
 """INTERNAL. Our fault. Metadata: request_id, which the server's log knows."""
 ERROR_REASON_INTERNAL_CANCELLED: ErrorReason.ValueType  # 22

@@ -276,7 +276,7 @@ class CancelReceipt(_message.Message):
     """Why, if they said."""
     @_builtins.property
     def request_time(self) -> _timestamp_pb2.Timestamp:
-        """When the cancel became durable."""
+        """When the commit was begun that made the cancel durable."""
 
     @_builtins.property
     def seen_time(self) -> _timestamp_pb2.Timestamp:
@@ -292,7 +292,7 @@ class CancelReceipt(_message.Message):
 
     @_builtins.property
     def terminal_time(self) -> _timestamp_pb2.Timestamp:
-        """When the run was CANCELLED, durably."""
+        """When the commit was begun that made the run CANCELLED."""
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from common.db.folder import DataDirError
 from common.db.sqlite import InlineSqlite, SqliteDatabase
 from common.db.url import sqlite_url
 from common.errors import StoreUnavailable
+from tests.helpers import eventually
 
 
 @pytest.fixture
@@ -43,10 +44,10 @@ def pragma(conn: Connection, name: str) -> object:
 
 
 async def test_the_connections_are_set_up(db: SqliteDatabase) -> None:
-    for run in (db.read, db.write):
+    for run in (db.read, db.lookup, db.write):
         assert await run(pragma, "journal_mode") == "wal"
         assert await run(pragma, "foreign_keys") == 1
-        assert await run(pragma, "busy_timeout") == 10000
+        assert await run(pragma, "busy_timeout") == 500
     assert await db.write(pragma, "synchronous") == 1
     assert await db.read(pragma, "query_only") == 1
 
@@ -88,7 +89,27 @@ async def test_a_full_disk_refuses_the_write_and_nothing_else(db: SqliteDatabase
     assert await db.read(count) == 2
 
 
-async def test_a_stuck_writer_is_not_ready(db: SqliteDatabase) -> None:
+async def test_writes_and_lookups_run_at_once_and_reads_beside_the_loop(db: SqliteDatabase) -> None:
+    here = threading.current_thread()
+    assert await db.write(lambda conn: threading.current_thread()) is here
+    assert await db.lookup(lambda conn: threading.current_thread()) is here
+    assert await db.read(lambda conn: threading.current_thread()) is not here
+
+
+async def test_a_lookup_cannot_write(db: SqliteDatabase) -> None:
+    await db.write(create)
+    with pytest.raises(DBAPIError, match="readonly"):
+        await db.lookup(note)
+
+
+async def test_the_log_is_folded_into_the_file_beside_the_loop(db: SqliteDatabase, tmp_path: Path) -> None:
+    await db.write(create)
+    await db.write(note, "x" * 500_000)
+    await eventually(lambda: (tmp_path / "bridle.db").stat().st_size > 500_000)
+
+
+async def test_a_stuck_writer_is_not_ready(tmp_path: Path) -> None:
+    db = SqliteDatabase(tmp_path / "bridle.db", full_sync=True)
     stuck = threading.Event()
     writing = asyncio.create_task(db.write(lambda conn: stuck.wait(10)))
     await asyncio.sleep(0)
@@ -97,6 +118,7 @@ async def test_a_stuck_writer_is_not_ready(db: SqliteDatabase) -> None:
     stuck.set()
     await writing
     await db.ping()
+    await db.close()
 
 
 async def test_a_second_server_on_the_folder_is_refused(db: SqliteDatabase, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from services.runs.protocol import (
     Effect,
     Input,
     ModelTurn,
+    Proceed,
     Record,
     Start,
     State,
@@ -82,6 +83,8 @@ class Walk:
             for effect in self.effects:
                 if isinstance(effect, Commit):
                     self.records += effect.records
+            # As the actor does.
+            self.feed(*(effect for effect in self.effects if isinstance(effect, Proceed)))
         return self
 
     def start(self) -> "Walk":
