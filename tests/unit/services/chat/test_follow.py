@@ -82,7 +82,7 @@ class Reader:
 @asynccontextmanager
 async def reader(*scripts: Script, run: run_pb2.Run = RUNNING) -> AsyncIterator[Reader]:
     server = grpc.aio.server()
-    scripted = ScriptedServer(list(scripts), run)  # type: ignore[abstract] # it has what is called
+    scripted = ScriptedServer(list(scripts), run)
     run_service_pb2_grpc.add_RunServiceServicer_to_server(scripted, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from services.agents.model import RequiredBeforeExit, RunFirst, Terminal
+from services.agents.model import RequiredBeforeExit, RunFirst, Terminal, ToolRule
 from services.messages.model import Body, InputMessage, Outcome, Reasoning, Text, ToolCall
 from services.models.api import Finish as ModelFinish
 from services.runs.model import RunError, RunState, StepStatus, StopReason, Usage
@@ -33,11 +33,9 @@ from tests.unit.services.runs.machine_kit import HELLO, RUN, Walk, call, config,
 
 def test_a_plain_answer_ends_the_turn() -> None:
     walk = Walk(config()).start()
-    assert walk.commit.state is RunState.RUNNING
-    (asked,) = walk.of(CallModel)
-    assert isinstance(asked, CallModel)
-    walk.feed(say("hi"))
-    assert walk.commit.state is RunState.COMPLETED
+    assert walk.of(CallModel)
+    states = [walk.commit.state, walk.feed(say("hi")).commit.state]
+    assert states == [RunState.RUNNING, RunState.COMPLETED]
     assert walk.commit.stop_reason is StopReason.END_TURN
     assert walk.roles == ["user", "assistant"]
     assert walk.of(Finish)
@@ -181,7 +179,7 @@ def test_a_required_tool_is_asked_for_before_the_end() -> None:
 
 
 def test_a_terminal_tool_does_not_excuse_a_required_one() -> None:
-    rules = [Terminal("a"), RequiredBeforeExit("b")]
+    rules: list[ToolRule] = [Terminal("a"), RequiredBeforeExit("b")]
     walk = Walk(config(tool("a"), tool("b"), rules=rules)).start().feed(call(("c1", "a")), done("c1", "a"))
     assert walk.of(CallModel)
 

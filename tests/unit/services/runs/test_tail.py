@@ -79,12 +79,12 @@ def test_a_commit_takes_the_deltas_before_it_along() -> None:
 def test_it_is_full_when_the_reserved_numbers_are_used_up() -> None:
     log = tail()
     log.reserved = 2
-    log.append(delta("a"))
-    assert not log.full
-    log.append(delta("b"))
-    assert log.full
+    fullness = []
+    for text in "ab":
+        log.append(delta(text))
+        fullness.append(log.full)
     log.flushed(2, 100)
-    assert not log.full
+    assert [*fullness, log.full] == [False, True, False]
 
 
 def test_a_reader_from_before_the_tail_is_sent_to_the_database() -> None:
