@@ -215,12 +215,13 @@ class RunActor:
                 await self._take_signals()
             case Drain():
                 self._drains.append(envelope)
-                if not self._children:
-                    await self._give_up()
             case Flush():
                 await self._flush()
             case outcome:
                 await self._apply(outcome)
+        if self._drains and self._exit is None and not self._children and not len(self._mailbox):
+            # Nothing runs, and nothing that has run is unheard.
+            await self._give_up()
 
     # --- signals ----------------------------------------------------------------------------------------------------
 
