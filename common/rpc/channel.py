@@ -22,7 +22,8 @@ _RETRY_POLICY: Final = {
     "initialBackoff": "0.1s",
     "maxBackoff": "1s",
     "backoffMultiplier": 2,
-    "retryableStatusCodes": ["UNAVAILABLE"],
+    # CANCELLED: a grpc server that stops answers calls it has not taken up yet with that (grpc/grpc#41785).
+    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
 }
 
 

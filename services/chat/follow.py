@@ -104,5 +104,9 @@ class Follower:
         return run if run.state in _FINAL else None
 
 
+# CANCELLED, when it was not us: a server that stops says so to calls it has not taken up yet (grpc/grpc#41785).
+_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
 def _is_lost(error: grpc.aio.AioRpcError | TimeoutError) -> bool:
-    return isinstance(error, TimeoutError) or error.code() is grpc.StatusCode.UNAVAILABLE
+    return isinstance(error, TimeoutError) or error.code() in _LOST

@@ -131,7 +131,8 @@ class RunServiceServicer:
 
     def StreamRun(self, request, context):
         """The run's events after a cursor: those that happened, then each as it happens, until the run reaches a final state. Works during the
-        run and after it, on every node. On UNAVAILABLE call again with the last seq seen.
+        run and after it, on every node. On UNAVAILABLE, or on CANCELLED that the caller did not cause (a stopping server may say so to
+        calls it has not taken up yet), call again with the last seq seen.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -49,7 +49,8 @@ class RunServiceStub:
     """Stops several runs, or whatever an agent is doing."""
     StreamRun: _grpc.UnaryStreamMultiCallable[_run_service_pb2.StreamRunRequest, _run_service_pb2.StreamRunResponse]
     """The run's events after a cursor: those that happened, then each as it happens, until the run reaches a final state. Works during the
-    run and after it, on every node. On UNAVAILABLE call again with the last seq seen.
+    run and after it, on every node. On UNAVAILABLE, or on CANCELLED that the caller did not cause (a stopping server may say so to
+    calls it has not taken up yet), call again with the last seq seen.
     """
     DeleteRun: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.DeleteRunRequest, _empty_pb2.Empty]
     """Deletes a run that has stopped, with its steps and events. Its messages stay."""
@@ -79,7 +80,8 @@ class RunServiceAsyncStub(RunServiceStub):
     """Stops several runs, or whatever an agent is doing."""
     StreamRun: _aio.UnaryStreamMultiCallable[_run_service_pb2.StreamRunRequest, _run_service_pb2.StreamRunResponse]  # type: ignore[assignment]
     """The run's events after a cursor: those that happened, then each as it happens, until the run reaches a final state. Works during the
-    run and after it, on every node. On UNAVAILABLE call again with the last seq seen.
+    run and after it, on every node. On UNAVAILABLE, or on CANCELLED that the caller did not cause (a stopping server may say so to
+    calls it has not taken up yet), call again with the last seq seen.
     """
     DeleteRun: _aio.UnaryUnaryMultiCallable[_run_service_pb2.DeleteRunRequest, _empty_pb2.Empty]  # type: ignore[assignment]
     """Deletes a run that has stopped, with its steps and events. Its messages stay."""
@@ -136,7 +138,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_run_service_pb2.StreamRunResponse], _abc.AsyncIterator[_run_service_pb2.StreamRunResponse]]:
         """The run's events after a cursor: those that happened, then each as it happens, until the run reaches a final state. Works during the
-        run and after it, on every node. On UNAVAILABLE call again with the last seq seen.
+        run and after it, on every node. On UNAVAILABLE, or on CANCELLED that the caller did not cause (a stopping server may say so to
+        calls it has not taken up yet), call again with the last seq seen.
         """
 
     def DeleteRun(
