@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterable
@@ -10,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import cast
 
 import grpc.aio
+import httpx2
 import uvloop
 from msgspec import Struct
 from prometheus_client import CollectorRegistry
@@ -37,6 +39,8 @@ from services.messages.servicer import MessageServicer
 from services.models.api import Models
 from services.models.demo import MODELS as DEMO_MODELS
 from services.models.demo import DemoProvider
+from services.models.environment import providers
+from services.models.http import http_client
 from services.models.registry import ProviderModels
 from services.models.servicer import ModelServicer
 from services.register import Servicers, register
@@ -71,14 +75,16 @@ class Parts(Struct, frozen=True):
 class Node:
     """Everything one process runs, without its listeners."""
 
-    def __init__(self, settings: Settings, db: Database, parts: Parts) -> None:
+    def __init__(self, settings: Settings, db: Database, parts: Parts, http: httpx2.AsyncClient) -> None:
         self.registry = CollectorRegistry()
         self.metrics = Metrics(self.registry)
         self.db = db
         self.clock = parts.clock
         self.feed = ApprovalFeed()
         self.log = RunLog(db, parts.clock, settings.heartbeat_seconds)
-        models = parts.models or ProviderModels({"demo": (DemoProvider(), frozenset(DEMO_MODELS))})
+        models = parts.models or ProviderModels(
+            {"demo": (DemoProvider(), frozenset(DEMO_MODELS)), **providers(os.environ, http)}
+        )
         tools = FunctionTools((*BUILTIN_TOOLS, *parts.tools))
         ttl = settings.approval_ttl
         engine = Engine(
@@ -172,9 +178,10 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
     """Serve for the duration of the block, then drain: no new runs, checkpoints, streams end with a cursor, stop."""
     # The folder's lock first: a second server must not touch the first one's schema.
     db = open_database(settings.database, full_sync=settings.sqlite_synchronous == "full")
+    http = http_client()
     try:
         await asyncio.to_thread(migrate.upgrade, settings.database)
-        node, health = Node(settings, db, parts), Health()
+        node, health = Node(settings, db, parts, http), Health()
         server = build_grpc(settings, node, health)
         grpc_port = bind(server, settings.grpc_address)
         app = create_app(node.registry, health.is_ready)
@@ -193,6 +200,7 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
                 node.feed.end()
                 await graceful_stop(server, _STOP_SECONDS)
     finally:
+        await http.aclose()
         await db.close()
 
 

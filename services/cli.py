@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib.metadata import version as installed_version
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -154,6 +155,33 @@ def chat_command(
         address=address, message=message, agent_id=agent, model=model, system=system, tools=tuple(tool or ())
     )
     raise typer.Exit(chat(options))
+
+
+@app.command(name="fake-llm")
+def fake_llm_command(
+    address: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where it listens.", callback=_checked("grpc_address"))
+    ] = "127.0.0.1:9999",
+    rules: Annotated[
+        str | None, typer.Option(metavar="FILE", help="What to answer, in JSON or TOML; see docs/fake-llm.md.")
+    ] = None,
+    insecure_bind: Annotated[
+        bool, typer.Option("--insecure-bind", help="Listen on an address that is not loopback, too.")
+    ] = False,
+) -> None:
+    """Serve a fake LLM provider that speaks like OpenAI and Anthropic, for tests.
+
+    Without rules it does what the last user message says (`call NAME {json}`, `count to N`, `fail llm_rate_limit`),
+    and echoes everything else.
+
+    \b
+    Examples:
+      bridle fake-llm
+      bridle fake-llm --address 127.0.0.1:9000 --rules rules.toml
+    """
+    from services.fakellm import main as fake  # noqa: PLC0415 - `chat` must not wait for it
+
+    fake.main(address, Path(rules) if rules else None, insecure_bind=insecure_bind)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

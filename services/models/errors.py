@@ -32,13 +32,23 @@ _STOP_REASONS = {
 
 
 class ModelError(Exception):
-    """A model call failed; `detail` is what the provider said."""
+    """A model call failed; `detail` is what the provider said, `retryable` whether the same call may do better."""
 
-    def __init__(self, kind: ModelErrorType, message: str, detail: str = "") -> None:
+    def __init__(
+        self,
+        kind: ModelErrorType,
+        message: str,
+        detail: str = "",
+        *,
+        retryable: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.detail = detail
+        self.retryable = retryable
+        self.retry_after = retry_after
 
     @property
     def stop_reason(self) -> StopReason:

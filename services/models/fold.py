@@ -85,6 +85,9 @@ class TurnFold:
         return len(self._parts) - 1
 
     def _reason(self, chunk: ReasoningChunk) -> ReasoningDelta | None:
+        # What is sealed is closed: what follows is another piece of reasoning, with a seal of its own.
+        if self._parts and (self._parts[-1].signature or self._parts[-1].redacted):
+            self._parts.append(_Open("reasoning", []))
         index = self._append("reasoning", chunk.text)
         part = self._parts[index]
         part.signature += chunk.signature

@@ -7,21 +7,25 @@ from services.models.errors import ModelError, ModelErrorType
 
 
 class ProviderModels:
-    """The providers of this server, by the name before the slash, each with the models that may be named."""
+    """The providers of this server, by the name before the slash, each with the models it has; None: any name."""
 
-    def __init__(self, providers: Mapping[str, tuple[Provider, frozenset[str]]]) -> None:
+    def __init__(self, providers: Mapping[str, tuple[Provider, frozenset[str] | None]]) -> None:
         self._providers = dict(providers)
 
     def knows(self, handle: str) -> bool:
         """Whether agents may name this handle."""
-        provider, _, name = handle.partition("/")
-        found = self._providers.get(provider)
-        return found is not None and name in found[1]
+        return self._find(handle) is not None
 
     def resolve(self, handle: str) -> tuple[Provider, str]:
         """The provider and the name it knows the model by."""
-        provider, _, name = handle.partition("/")
-        found = self._providers.get(provider)
-        if found is None or name not in found[1]:
+        found = self._find(handle)
+        if found is None:
             raise ModelError(ModelErrorType.BAD_REQUEST, f"The model {handle} is not configured on this server.")
-        return found[0], name
+        return found
+
+    def _find(self, handle: str) -> tuple[Provider, str] | None:
+        prefix, _, name = handle.partition("/")
+        if prefix not in self._providers or not name:
+            return None
+        provider, names = self._providers[prefix]
+        return (provider, name) if names is None or name in names else None
