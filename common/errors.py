@@ -11,7 +11,9 @@
     │   ├── NoPendingApproval       NO_PENDING_APPROVAL
     │   ├── ApprovalAlreadyDecided  APPROVAL_ALREADY_DECIDED
     │   ├── IllegalTransition       ILLEGAL_TRANSITION
-    │   └── ResourceInUse           RESOURCE_IN_USE
+    │   ├── ResourceInUse           RESOURCE_IN_USE
+    │   ├── SecretKeyMissing        SECRET_KEY_MISSING
+    │   └── SecretKeyWrong          SECRET_KEY_WRONG
     ├── Aborted                     (abstract: lost a race, retry one level up)
     │   ├── EtagMismatch            ETAG_MISMATCH
     │   ├── ConversationBusy        CONVERSATION_BUSY
@@ -67,6 +69,8 @@ __all__ = [
     "PermissionDenied",
     "RequestIdReused",
     "ResourceInUse",
+    "SecretKeyMissing",
+    "SecretKeyWrong",
     "StoreConflict",
     "StoreUnavailable",
     "Unauthenticated",
@@ -248,6 +252,29 @@ class ResourceInUse(FailedPrecondition):
         super().__init__(
             f"{resource} '{resource_id}' is in use by {used_by}.",
             {"resource": resource, "id": resource_id, "used_by": used_by},
+        )
+
+
+class SecretKeyMissing(FailedPrecondition):
+    """A secret was to be kept, and the server has nothing to seal it with."""
+
+    reason = "SECRET_KEY_MISSING"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This server keeps no secrets: its operator must set BRIDLE_SECRET_KEY, on every node the same."
+        )
+
+
+class SecretKeyWrong(FailedPrecondition):
+    """A stored secret was sealed with another key than the server has now."""
+
+    reason = "SECRET_KEY_WRONG"
+
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"The secret of '{where}' was sealed with another BRIDLE_SECRET_KEY than this server has. Store it again.",
+            {"where": where},
         )
 
 

@@ -48,6 +48,11 @@ def addresses(text: str) -> tuple[str, ...]:
     return tuple(address(part) for part in _parts(text))
 
 
+def text(text: str) -> str:
+    """Any text."""
+    return text
+
+
 def path(text: str) -> Path:
     """A file or folder; `~` is the home folder."""
     try:

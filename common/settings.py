@@ -138,6 +138,14 @@ class Settings:
         partial(parse.choice, of=("normal", "full")),
         "`normal` survives a killed process, `full` also a power cut, at the cost of a disk flush per write.",
     )
+    secret_key: str = _setting(
+        "SECRET_KEY",
+        "",
+        parse.text,
+        "Seals stored keys and secrets, the same on every node; empty: a key that is kept in the data folder, and with "
+        "`BRIDLE_DATABASE_URL` no secrets at all.",
+        secret=True,
+    )
     insecure_bind: bool = _setting(
         "INSECURE_BIND",
         "false",

@@ -29,6 +29,7 @@ from common.rpc.chain import ChainLimits, build_chain
 from common.rpc.health import Health
 from common.rpc.local import LocalChannel
 from common.rpc.server import add_infrastructure, bind, build_server, graceful_stop
+from common.seal import seal_for
 from common.settings import Settings
 from common.telemetry.metrics import Metrics
 from gateway.app import create_app
@@ -80,6 +81,8 @@ class Node:
         self.metrics = Metrics(self.registry)
         self.db = db
         self.clock = parts.clock
+        # One folder is one server; with a database that others share, the key must be shared too.
+        self.seal = seal_for(settings.secret_key, settings.data_dir if db.dialect == "sqlite" else None)
         self.feed = ApprovalFeed()
         self.log = RunLog(db, parts.clock, settings.heartbeat_seconds)
         models = parts.models or ProviderModels(

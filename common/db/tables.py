@@ -125,6 +125,15 @@ blocks = Table(
     Index("ix_blocks_page", "organization_id", "created_at", "id"),
 )
 
+block_tags = Table(
+    "block_tags",
+    metadata,
+    Column("block_id", _ID, ForeignKey("blocks.id", ondelete="CASCADE"), primary_key=True),
+    Column("tag", String(128), primary_key=True),
+    _organization(),
+    Index("ix_block_tags_lookup", "organization_id", "tag"),
+)
+
 agent_blocks = Table(
     "agent_blocks",
     metadata,
@@ -132,6 +141,40 @@ agent_blocks = Table(
     Column("block_id", _ID, ForeignKey("blocks.id", ondelete="CASCADE"), primary_key=True, index=True),
     # Blocks are compiled into the prompt in this order, so that provider prefix caches hit.
     Column("position", Integer, nullable=False),
+)
+
+# Values are sealed with the server's key (common/seal.py); nothing ever returns them.
+agent_secrets = Table(
+    "agent_secrets",
+    metadata,
+    Column("agent_id", _ID, ForeignKey("agents.id", ondelete="CASCADE"), primary_key=True),
+    Column("key", String(128), primary_key=True),
+    Column("sealed", LargeBinary, nullable=False),
+)
+
+# Model providers that an organization brought; those of the server's environment have no row.
+providers = Table(
+    "providers",
+    metadata,
+    Column("organization_id", _ID, primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("api", String(32), nullable=False),
+    Column("base_url", Text, nullable=False),
+    Column("sealed_key", LargeBinary),
+    *_times(),
+)
+
+# Where gRPC and MCP tools are reached. What is secret in that (headers, environment, keys) is sealed.
+tool_servers = Table(
+    "tool_servers",
+    metadata,
+    Column("organization_id", _ID, primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("sealed", LargeBinary),
+    Column("version", BigInteger, nullable=False),
+    *_times(),
 )
 
 conversations = Table(
@@ -143,6 +186,8 @@ conversations = Table(
     Column("spec", Text, nullable=False),
     # What the model is shown starts at this message; only a compaction or a reset moves it.
     Column("context_floor", BigInteger, nullable=False),
+    # Stands for everything below the floor, and is shown before the rest; written by the compaction that moved it.
+    Column("summary_message_id", _ID),
     Column("next_message_seq", BigInteger, nullable=False),
     # Also the lock that makes "is it busy?" and "add a run" one decision.
     Column("next_run_no", BigInteger, nullable=False),
@@ -183,6 +228,8 @@ runs = Table(
     Column("reserved_seq", BigInteger, nullable=False),
     Column("background", Boolean, nullable=False),
     Column("outcome", Text, nullable=False),
+    # How the last callback went. Not the owner's to write: a callback is delivered after the run has stopped.
+    Column("callback", Text),
     Column("cancel_requested_at", UtcTime),
     Column("started_at", UtcTime),
     Column("stopped_at", UtcTime),
@@ -223,6 +270,8 @@ messages = Table(
     Column("step_id", _ID),
     Column("role", String(32), nullable=False),
     Column("body", Text, nullable=False),
+    # What was said in it, case-folded, for searching: a search of the body would find its JSON.
+    Column("search_text", Text, nullable=False, server_default=""),
     Column("created_at", UtcTime, nullable=False),
     UniqueConstraint("conversation_id", "seq"),
     Index("ix_messages_page", "organization_id", "created_at", "id"),
@@ -243,6 +292,17 @@ steps = Table(
     Column("updated_at", UtcTime, nullable=False),
     UniqueConstraint("run_id", "no"),
     Index("ix_steps_page", "organization_id", "created_at", "id"),
+)
+
+# What was sent to the provider and what it answered, if traces are kept: redacted, and cut to a size.
+step_traces = Table(
+    "step_traces",
+    metadata,
+    Column("step_id", _ID, ForeignKey("steps.id", ondelete="CASCADE"), primary_key=True),
+    _organization(),
+    Column("request", Text, nullable=False),
+    Column("response", Text, nullable=False),
+    Column("created_at", UtcTime, nullable=False, index=True),
 )
 
 approvals = Table(

@@ -18,6 +18,32 @@ class CrashPolicy(StrEnum):
     ASK = "ask"
 
 
+class Builtin(Struct, frozen=True, tag="builtin"):
+    """Part of this program."""
+
+
+class Python(Struct, frozen=True, tag="python", omit_defaults=True):
+    """A function that runs in the sandbox."""
+
+    source: str
+    requirements: tuple[str, ...] = ()
+
+
+class Remote(Struct, frozen=True, tag="remote"):
+    """Served by a gRPC tool server, by its name."""
+
+    server: str
+
+
+class Mcp(Struct, frozen=True, tag="mcp"):
+    """Served by an MCP server, by its name."""
+
+    server: str
+
+
+Kind = Builtin | Python | Remote | Mcp
+
+
 class ToolDefinition(Struct, frozen=True):
     """A tool as the model sees it and as the engine treats it."""
 
@@ -29,6 +55,9 @@ class ToolDefinition(Struct, frozen=True):
     parallel: bool = False
     crash_policy: CrashPolicy = CrashPolicy.NEVER
     return_char_limit: int = 50_000
+    kind: Kind = Builtin()
+    # Longest run in seconds; None: the server's setting.
+    timeout: float | None = None
 
 
 class ToolContext(Struct, frozen=True):

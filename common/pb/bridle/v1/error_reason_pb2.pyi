@@ -70,6 +70,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ABORTED. Work inside the server was cancelled under this call; call again."""
     ERROR_REASON_STORE_CONFLICT: _ErrorReason.ValueType  # 23
     """ABORTED. Two transactions met in the database; call again."""
+    ERROR_REASON_SECRET_KEY_MISSING: _ErrorReason.ValueType  # 24
+    """FAILED_PRECONDITION. A secret was given and the server has no key to seal it with."""
+    ERROR_REASON_SECRET_KEY_WRONG: _ErrorReason.ValueType  # 25
+    """FAILED_PRECONDITION. A stored secret was sealed with another key; store it again. Metadata: where."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused. The name without its prefix is `google.rpc.ErrorInfo.reason`, with domain `bridle.dev`; everything that
@@ -124,4 +128,8 @@ ERROR_REASON_INTERNAL_CANCELLED: ErrorReason.ValueType  # 22
 """ABORTED. Work inside the server was cancelled under this call; call again."""
 ERROR_REASON_STORE_CONFLICT: ErrorReason.ValueType  # 23
 """ABORTED. Two transactions met in the database; call again."""
+ERROR_REASON_SECRET_KEY_MISSING: ErrorReason.ValueType  # 24
+"""FAILED_PRECONDITION. A secret was given and the server has no key to seal it with."""
+ERROR_REASON_SECRET_KEY_WRONG: ErrorReason.ValueType  # 25
+"""FAILED_PRECONDITION. A stored secret was sealed with another key; store it again. Metadata: where."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
