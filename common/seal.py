@@ -6,6 +6,7 @@ one does not open.
 
 import base64
 import hashlib
+import hmac
 import os
 import stat
 from pathlib import Path
@@ -32,12 +33,17 @@ class Seal(Protocol):
         """What was sealed for this place."""
         ...
 
+    def derive(self, purpose: str) -> bytes:
+        """Another key, always the same for one purpose, from which this one cannot be found."""
+        ...
+
 
 class KeySeal:
     """With a key. Any text is a key; a long random one is a good key."""
 
     def __init__(self, key: str) -> None:
-        self._cipher = AESGCM(hashlib.sha256(key.encode()).digest())
+        self._key = hashlib.sha256(key.encode()).digest()
+        self._cipher = AESGCM(self._key)
 
     def seal(self, text: str, where: str) -> bytes:
         """What may be stored: version, nonce, ciphertext."""
@@ -52,6 +58,10 @@ class KeySeal:
         except (InvalidTag, ValueError):
             raise SecretKeyWrong(where) from None
 
+    def derive(self, purpose: str) -> bytes:
+        """Another key for one purpose."""
+        return hmac.new(self._key, purpose.encode(), hashlib.sha256).digest()
+
 
 class NoSeal:
     """Without a key nothing secret is stored, and nothing stored can be read."""
@@ -61,6 +71,10 @@ class NoSeal:
         raise SecretKeyMissing
 
     def open(self, sealed: bytes, where: str) -> str:
+        """Refuses."""
+        raise SecretKeyMissing
+
+    def derive(self, purpose: str) -> bytes:
         """Refuses."""
         raise SecretKeyMissing
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +67,12 @@ def database_url(text: str) -> str:
     if text and not _DATABASE.fullmatch(text):
         raise ValueError("expected postgresql://user:password@host/name or sqlite:///file")
     return text
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file that a SQLite URL names; None for another database."""
+    scheme, _, file = url.partition(":///")
+    return Path(unquote(file)) if scheme.startswith("sqlite") and file else None
 
 
 def model(text: str) -> str:

@@ -146,6 +146,12 @@ class Settings:
         "`BRIDLE_DATABASE_URL` no secrets at all.",
         secret=True,
     )
+    callback_private: bool = _setting(
+        "CALLBACK_PRIVATE",
+        "false",
+        parse.boolean,
+        "`true` lets callbacks go to private addresses, loopback included: who may start a run can reach them.",
+    )
     insecure_bind: bool = _setting(
         "INSECURE_BIND",
         "false",
@@ -180,6 +186,14 @@ class Settings:
     def database(self) -> str:
         """The URL to open: `database_url`, or the file in the data folder."""
         return self.database_url or f"sqlite:///{quote(str(self.data_dir / 'bridle.db'), safe='/ ')}"
+
+    @property
+    def key_folder(self) -> Path | None:
+        """Where this server keeps keys that it made itself; None if the database is shared with other nodes."""
+        if not self.database_url:
+            return self.data_dir
+        found = parse.sqlite_file(self.database_url)
+        return found.parent if found else None
 
     def _refuse_open_bind(self) -> None:
         for name in ("grpc_address", "http_address"):

@@ -33,8 +33,10 @@ from common.seal import seal_for
 from common.settings import Settings
 from common.telemetry.metrics import Metrics
 from gateway.app import create_app
+from gateway.callbacks import render as render_callback
 from gateway.server import http_server
 from services.agents.servicer import AgentServicer
+from services.callbacks.relay import CallbackRelay
 from services.conversations.servicer import ConversationServicer
 from services.messages.servicer import MessageServicer
 from services.models.api import Models
@@ -81,8 +83,7 @@ class Node:
         self.metrics = Metrics(self.registry)
         self.db = db
         self.clock = parts.clock
-        # One folder is one server; with a database that others share, the key must be shared too.
-        self.seal = seal_for(settings.secret_key, settings.data_dir if db.dialect == "sqlite" else None)
+        self.seal = seal_for(settings.secret_key, settings.key_folder)
         self.feed = ApprovalFeed()
         self.log = RunLog(db, parts.clock, settings.heartbeat_seconds)
         models = parts.models or ProviderModels(
@@ -110,11 +111,25 @@ class Node:
             embedded=db.dialect == "sqlite",
             retention=settings.event_retention,
         )
+        self.callbacks = CallbackRelay(
+            db=db,
+            clock=parts.clock,
+            http=http,
+            private=settings.callback_private,
+            seal=self.seal,
+            render=render_callback,
+            registry=self.registry,
+        )
         self.servicers = self._servicers(settings, models, tools)
 
     def _servicers(self, settings: Settings, models: Models, tools: FunctionTools) -> Servicers:
         runs = RunServicer(
-            db=self.db, clock=self.clock, supervisor=self.supervisor, log=self.log, knows_model=models.knows
+            db=self.db,
+            clock=self.clock,
+            supervisor=self.supervisor,
+            log=self.log,
+            knows_model=models.knows,
+            check_callback=self.callbacks.check,
         )
         local = LocalChannel()
         add_RunServiceServicer_to_server(runs, cast("grpc.aio.Server", local))
@@ -191,6 +206,7 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
         async with http_server(app, settings.http_address, _STOP_SECONDS) as http_port:
             await server.start()
             await node.supervisor.start()
+            relay = asyncio.create_task(node.callbacks.run())
             health.set_ready(True)
             try:
                 yield Serving(
@@ -201,6 +217,7 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
                 await node.supervisor.drain(settings.drain_seconds)
                 node.log.end()
                 node.feed.end()
+                relay.cancel()
                 await graceful_stop(server, _STOP_SECONDS)
     finally:
         await http.aclose()

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from common.errors import SecretKeyMissing
+from common.seal import seal_for
 from common.settings import Settings
 from common.startup import StartupError
 from services.chat.main import ChatOptions, chat
@@ -182,6 +184,18 @@ def fake_llm_command(
     from services.fakellm import main as fake  # noqa: PLC0415 - `chat` must not wait for it
 
     fake.main(address, Path(rules) if rules else None, insecure_bind=insecure_bind)
+
+
+@app.command(name="callback-secret")
+def callback_secret_command() -> None:
+    """Print what receivers of callbacks check the signatures with (standardwebhooks.com)."""
+    from services.callbacks.relay import signing_secret  # noqa: PLC0415 - `chat` must not wait for it
+
+    settings = _settings()
+    try:
+        typer.echo(signing_secret(seal_for(settings.secret_key, settings.key_folder)))
+    except SecretKeyMissing as error:
+        raise StartupError(error.message) from None
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -23,6 +23,7 @@ RUNS_OPEN: Final = "bridle_runs_open"
 QUEUE_AGE_SECONDS: Final = "bridle_run_queue_age_seconds"
 APPROVAL_AGE_SECONDS: Final = "bridle_approval_age_seconds"
 FENCED_WRITES: Final = "bridle_fenced_writes_total"
+CALLBACKS: Final = "bridle_callbacks_total"
 
 # From a demo model's answer to an hour of tools.
 RUN_SECONDS_BUCKETS: Final = (

@@ -1,5 +1,6 @@
 """The conversation log in the database."""
 
+from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
@@ -23,7 +24,15 @@ _CONTEXT = (
 _GET = select(messages).where(
     messages.c.id == bindparam("message_id"), messages.c.organization_id == bindparam("organization_id")
 )
-
+_OF_RUN = (
+    select(messages)
+    .where(
+        messages.c.organization_id == bindparam("organization_id"),
+        messages.c.run_id == bindparam("run_id"),
+        messages.c.created_at <= bindparam("until", type_=messages.c.created_at.type),
+    )
+    .order_by(messages.c.seq)
+)
 
 # Looking a role up is several times cheaper than making it, and a context has many.
 _ROLES = {role.value: role for role in Role}
@@ -55,6 +64,12 @@ def get_message(conn: Connection, organization_id: str, message_id: str) -> Mess
     if row is None:
         raise NotFound("message", message_id)
     return rows.message(row)
+
+
+def messages_of_run(conn: Connection, organization_id: str, run_id: str, until: datetime) -> list[Message]:
+    """What a run had said by then, in order."""
+    found = conn.execute(_OF_RUN, {"organization_id": organization_id, "run_id": run_id, "until": until})
+    return [rows.message(row) for row in found]
 
 
 def list_messages(conn: Connection, which: MessageFilter, size: int, token: str) -> tuple[list[Message], str]:

@@ -29,6 +29,7 @@ from services.runs import events
 from services.runs.model import (
     Approval,
     ApprovalState,
+    Callback,
     CancelReceipt,
     ClientTool,
     OnBusy,
@@ -143,14 +144,29 @@ def run_to_pb(run: Run) -> run_pb2.Run:
         out.cancel.request_time.FromDatetime(run.cancel_requested_at)
     if run.request.options.metadata:
         out.metadata.CopyFrom(to_struct(run.request.options.metadata))
+    if run.request.options.callback_url:
+        out.callback.CopyFrom(_callback_to_pb(run.request.options.callback_url, run.callback))
     if outcome.first_token_us is not None:
         out.time_to_first_token.CopyFrom(_microseconds(outcome.first_token_us))
+    _times_to_pb(run, out)
+    return out
+
+
+def _times_to_pb(run: Run, out: run_pb2.Run) -> None:
     if run.started_at is not None:
         out.start_time.FromDatetime(run.started_at)
     if run.stopped_at is not None:
         out.stop_time.FromDatetime(run.stopped_at)
     if run.started_at is not None and run.stopped_at is not None:
         out.duration.FromTimedelta(run.stopped_at - run.started_at)
+
+
+def _callback_to_pb(url: str, callback: Callback | None) -> run_pb2.Callback:
+    out = run_pb2.Callback(url=url)
+    if callback is not None:
+        out.attempts, out.error, out.done = callback.attempts, callback.error, callback.done
+        out.status_code = callback.status_code or 0
+        out.attempt_time.FromDatetime(callback.sent_at)
     return out
 
 

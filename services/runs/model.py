@@ -187,6 +187,17 @@ class RunOutcome(Struct, frozen=True, omit_defaults=True):
     first_token_us: int | None = None
 
 
+class Callback(Struct, frozen=True, omit_defaults=True):
+    """How telling of the latest stop went."""
+
+    attempts: int
+    sent_at: datetime
+    status_code: int | None = None
+    error: str = ""
+    # Whether there will be no further attempt.
+    done: bool = False
+
+
 class Run(Struct, frozen=True):
     """A run as it is stored."""
 
@@ -206,6 +217,7 @@ class Run(Struct, frozen=True):
     stopped_at: datetime | None
     created_at: datetime
     updated_at: datetime
+    callback: Callback | None = None
 
 
 class StepStatus(StrEnum):

@@ -37,6 +37,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         supervisor: Supervisor,
         log: RunLog,
         knows_model: Callable[[str], bool],
+        check_callback: Callable[[str], None],
         ids: IdSource = new_id,
     ) -> None:
         self._db = db
@@ -44,6 +45,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         self._supervisor = supervisor
         self._log = log
         self._knows_model = knows_model
+        self._check_callback = check_callback
         self._ids = ids
 
     async def CreateRun(
@@ -55,6 +57,8 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
             raise Draining
         if request.options.model and not self._knows_model(request.options.model):
             raise NotFound("model", request.options.model)
+        if request.options.callback_url:
+            self._check_callback(request.options.callback_url)
         created = await self._db.write(create_run, self._new_run(request), self._clock.now())
         run = created.run
         self._supervisor.wake(created.wake)

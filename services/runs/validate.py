@@ -45,8 +45,6 @@ def _create(request: run_service_pb2.CreateRunRequest, at: str) -> Found:
         yield from checks.handle(f"{at}options.model", options.model)
     yield from checks.size_in_bytes(f"{at}options.system", options.system, 256 * 1024)
     yield from checks.json(f"{at}options.metadata", options.metadata, 16 * 1024)
-    if options.callback_url:
-        yield FieldViolation(f"{at}options.callback_url", "is not supported yet")
 
 
 def client_tools(field: str, tools: Iterable[tool_pb2.ClientTool]) -> Found:

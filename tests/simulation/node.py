@@ -137,7 +137,13 @@ class Node:
     def _serve(self, clock: NodeClock) -> None:
         db, supervisor = self._db, self._supervisor
         self.runs = RunServicer(
-            db=db, clock=clock, supervisor=supervisor, log=self.log, knows_model=lambda _: True, ids=self._world.ids
+            db=db,
+            clock=clock,
+            supervisor=supervisor,
+            log=self.log,
+            knows_model=lambda _: True,
+            check_callback=lambda _: None,
+            ids=self._world.ids,
         )
         watch = ApprovalWatch(db, clock, self._feed, _HEARTBEAT_SECONDS)
         self.approvals = ApprovalServicer(db=db, clock=clock, supervisor=supervisor, feed=self._feed, watch=watch)

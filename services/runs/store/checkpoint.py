@@ -10,6 +10,7 @@ from msgspec import Struct
 from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
 
 from common.db.tables import agents, approvals, conversations, messages, run_events, runs, steps
+from services.callbacks import store as callbacks
 from services.messages.model import Message
 from services.runs import events, protocol
 from services.runs.model import (
@@ -170,6 +171,7 @@ def checkpoint(conn: Connection, cp: Checkpoint) -> tuple[Run, list[events.Entry
         _add_events(conn, cp.run.id, (*cp.live, *entries), cp.now)
     if cp.state is not RunState.RUNNING:
         _tell_agent(conn, run, cp)
+        callbacks.add(conn, run, cp.now)
     return run, entries
 
 

@@ -10,6 +10,7 @@ from services.runs.model import (
     Approval,
     ApprovalDetail,
     ApprovalState,
+    Callback,
     Run,
     RunOutcome,
     RunRequest,
@@ -23,6 +24,7 @@ from services.runs.model import (
 from services.runs.protocol import State
 
 REQUEST = Codec[RunRequest](RunRequest)
+CALLBACK = Codec[Callback](Callback)
 OUTCOME = Codec[RunOutcome](RunOutcome)
 SNAPSHOT = Codec[State](State)
 BODY = Codec[Body](Body)
@@ -50,6 +52,7 @@ def run(row: Row[Any]) -> Run:
         stopped_at=row.stopped_at,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        callback=CALLBACK.decode(row.callback) if row.callback else None,
     )
 
 

@@ -48,6 +48,14 @@ def test_without_a_key_nothing_is_sealed_or_opened() -> None:
         seal_for("", None).seal("swordfish", "x")
     with pytest.raises(SecretKeyMissing):
         seal_for("", None).open(b"", "x")
+    with pytest.raises(SecretKeyMissing):
+        seal_for("", None).derive("x")
+
+
+def test_a_derived_key_is_the_same_for_the_same_purpose_only() -> None:
+    seal = KeySeal("a key")
+    assert seal.derive("callbacks") == KeySeal("a key").derive("callbacks") != seal.derive("other")
+    assert seal.derive("callbacks") != KeySeal("another").derive("callbacks")
 
 
 def test_an_emptied_key_file_is_said_so(tmp_path: Path) -> None:

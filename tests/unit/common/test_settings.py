@@ -143,6 +143,12 @@ def test_the_database_is_a_file_in_the_data_folder_unless_named() -> None:
     assert Settings.from_env({"BRIDLE_DATABASE_URL": "sqlite:///f.db"}).database == "sqlite:///f.db"
 
 
+def test_keys_are_kept_beside_the_data_unless_others_share_it() -> None:
+    assert Settings.from_env({"BRIDLE_DATA_DIR": "/d"}).key_folder == Path("/d")
+    assert Settings.from_env({"BRIDLE_DATABASE_URL": "sqlite:////x%20y/f.db"}).key_folder == Path("/x y")
+    assert Settings.from_env({"BRIDLE_DATABASE_URL": "postgresql://db/bridle"}).key_folder is None
+
+
 def test_settings_errors_are_startup_errors() -> None:
     assert issubclass(SettingsError, StartupError)
 

@@ -111,3 +111,24 @@ def test_a_data_folder_that_is_a_file_is_one_line_and_exit_code_1(
     assert (code, out) == (1, "")
     assert err.startswith("bridle: ")
     assert err.count("\n") == 1
+
+
+def test_the_secret_of_callbacks_is_that_of_the_data_folder(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BRIDLE_DATA_DIR", str(tmp_path))
+    code, first, _ = run(capsys, "callback-secret")
+    assert code == 0
+    assert first.startswith("whsec_")
+    assert run(capsys, "callback-secret")[1] == first
+    monkeypatch.setenv("BRIDLE_SECRET_KEY", "another")
+    assert run(capsys, "callback-secret")[1] != first
+
+
+def test_without_a_key_there_is_no_secret_of_callbacks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRIDLE_DATABASE_URL", "postgresql://db/bridle")
+    code, _, said = run(capsys, "callback-secret")
+    assert code == 1
+    assert "BRIDLE_SECRET_KEY" in said

@@ -90,6 +90,7 @@ class Run(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     START_TIME_FIELD_NUMBER: _builtins.int
     STOP_TIME_FIELD_NUMBER: _builtins.int
+    CALLBACK_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """`run-<uuid4>`."""
     agent_id: _builtins.str
@@ -148,6 +149,10 @@ class Run(_message.Message):
     def stop_time(self) -> _timestamp_pb2.Timestamp:
         """When it reached a final state."""
 
+    @_builtins.property
+    def callback(self) -> Global___Callback:
+        """Who is told of its stops, and how that went; unset if nobody is."""
+
     def __init__(
         self,
         *,
@@ -170,14 +175,59 @@ class Run(_message.Message):
         create_time: _timestamp_pb2.Timestamp | None = ...,
         start_time: _timestamp_pb2.Timestamp | None = ...,
         stop_time: _timestamp_pb2.Timestamp | None = ...,
+        callback: Global___Callback | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cancel", b"cancel", "create_time", b"create_time", "duration", b"duration", "error", b"error", "metadata", b"metadata", "start_time", b"start_time", "stop_time", b"stop_time", "time_to_first_token", b"time_to_first_token", "usage", b"usage"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["callback", b"callback", "cancel", b"cancel", "create_time", b"create_time", "duration", b"duration", "error", b"error", "metadata", b"metadata", "start_time", b"start_time", "stop_time", b"stop_time", "time_to_first_token", b"time_to_first_token", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "approval_id", b"approval_id", "background", b"background", "cancel", b"cancel", "conversation_id", b"conversation_id", "create_time", b"create_time", "duration", b"duration", "error", b"error", "id", b"id", "last_seq", b"last_seq", "metadata", b"metadata", "start_time", b"start_time", "state", b"state", "step_count", b"step_count", "stop_reason", b"stop_reason", "stop_time", b"stop_time", "time_to_first_token", b"time_to_first_token", "tools_used", b"tools_used", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "approval_id", b"approval_id", "background", b"background", "callback", b"callback", "cancel", b"cancel", "conversation_id", b"conversation_id", "create_time", b"create_time", "duration", b"duration", "error", b"error", "id", b"id", "last_seq", b"last_seq", "metadata", b"metadata", "start_time", b"start_time", "state", b"state", "step_count", b"step_count", "stop_reason", b"stop_reason", "stop_time", b"stop_time", "time_to_first_token", b"time_to_first_token", "tools_used", b"tools_used", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Run: _TypeAlias = Run  # noqa: Y015
+
+@_typing.final
+class Callback(_message.Message):
+    """How telling somebody of a run's latest stop went."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    URL_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    ATTEMPT_TIME_FIELD_NUMBER: _builtins.int
+    STATUS_CODE_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    DONE_FIELD_NUMBER: _builtins.int
+    url: _builtins.str
+    """Where to."""
+    attempts: _builtins.int
+    """Attempts so far."""
+    status_code: _builtins.int
+    """What the receiver answered to it, as an HTTP status; 0: it did not."""
+    error: _builtins.str
+    """Why there was no answer."""
+    done: _builtins.bool
+    """Whether there will be no further attempt: it was taken (a status of 2xx), refused for good (410), or given up."""
+    @_builtins.property
+    def attempt_time(self) -> _timestamp_pb2.Timestamp:
+        """When the latest attempt was over."""
+
+    def __init__(
+        self,
+        *,
+        url: _builtins.str = ...,
+        attempts: _builtins.int = ...,
+        attempt_time: _timestamp_pb2.Timestamp | None = ...,
+        status_code: _builtins.int = ...,
+        error: _builtins.str = ...,
+        done: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attempt_time", b"attempt_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_time", b"attempt_time", "attempts", b"attempts", "done", b"done", "error", b"error", "status_code", b"status_code", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Callback: _TypeAlias = Callback  # noqa: Y015
 
 @_typing.final
 class RunError(_message.Message):
