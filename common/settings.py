@@ -102,6 +102,26 @@ class Settings:
     default_model: str = _setting(
         "DEFAULT_MODEL", "demo/echo", parse.model, "Model of agents that name none, `provider/name`."
     )
+    openai_api: str = _setting(
+        "OPENAI_API",
+        "auto",
+        partial(parse.choice, of=("auto", "responses", "chat")),
+        "How `openai/…` is spoken to: `responses`, `chat` (Chat Completions), or `auto`: Responses at OpenAI itself, "
+        "Chat Completions at any other `OPENAI_BASE_URL`.",
+    )
+    trace: bool = _setting(
+        "TRACE",
+        "off",
+        parse.boolean,
+        "`on` keeps what was sent to the provider and what came back, for every step and redacted: `GetStepTrace`. As "
+        "long as events.",
+    )
+    trace_bytes: int = _setting(
+        "TRACE_BYTES",
+        "256KiB",
+        partial(parse.size, least=1024, most=16 * 1024**2),
+        "Most bytes of a trace's request, and of its response; what is longer is cut, and says so.",
+    )
     max_runs: int = _setting("MAX_RUNS", "256", _count, "Most runs that are live on this node; others wait their turn.")
     max_streams: int = _setting("MAX_STREAMS", "2000", _count, "Most streams that are open at once.")
     max_unary: int = _setting("MAX_UNARY", "1000", _count, "Most other calls that are open at once.")

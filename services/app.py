@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -40,12 +40,18 @@ from services.callbacks.relay import CallbackRelay
 from services.conversations.servicer import ConversationServicer
 from services.messages.servicer import MessageServicer
 from services.models.api import Models
+from services.models.catalog import ModelInfo
+from services.models.demo import CONTEXT_WINDOW, DemoProvider
 from services.models.demo import MODELS as DEMO_MODELS
-from services.models.demo import DemoProvider
+from services.models.demo import PREFIX as DEMO
 from services.models.environment import providers
 from services.models.http import http_client
+from services.models.listing import ModelList
+from services.models.metrics import ModelMetrics
 from services.models.registry import ProviderModels
 from services.models.servicer import ModelServicer
+from services.models.sources import Source
+from services.models.stored import StoredProviders
 from services.register import Servicers, register
 from services.runs.actor import Engine
 from services.runs.approval_servicer import ApprovalServicer
@@ -54,6 +60,7 @@ from services.runs.log import RunLog
 from services.runs.metrics import RunMetrics
 from services.runs.servicer import RunServicer
 from services.runs.supervisor import Supervisor
+from services.runs.traces import Traces
 from services.runs.watch import ApprovalWatch
 from services.tools.builtin import BUILTIN_TOOLS
 from services.tools.functions import FunctionTool, FunctionTools
@@ -73,6 +80,8 @@ class Parts(Struct, frozen=True):
     clock: Clock = SystemClock()
     models: Models | None = None
     tools: Iterable[FunctionTool] = ()
+    # Where the SDKs' variables are looked for; None: in the process's environment.
+    environ: Mapping[str, str] | None = None
 
 
 class Node:
@@ -84,11 +93,12 @@ class Node:
         self.db = db
         self.clock = parts.clock
         self.seal = seal_for(settings.secret_key, settings.key_folder)
+        model_metrics = ModelMetrics(self.registry)
         self.feed = ApprovalFeed()
         self.log = RunLog(db, parts.clock, settings.heartbeat_seconds)
-        models = parts.models or ProviderModels(
-            {"demo": (DemoProvider(), frozenset(DEMO_MODELS)), **providers(os.environ, http)}
-        )
+        own = _models(settings, parts, StoredProviders(db, self.seal, http, model_metrics), http, model_metrics)
+        models = parts.models or own
+        self.traces = Traces(db, parts.clock, self.seal, settings.trace_bytes) if settings.trace else None
         tools = FunctionTools((*BUILTIN_TOOLS, *parts.tools))
         ttl = settings.approval_ttl
         engine = Engine(
@@ -103,6 +113,7 @@ class Node:
             node=new_id(Prefix.NODE),
             default_model=settings.default_model,
             approval_ttl=ttl.total_seconds() if ttl else 0.0,
+            traces=self.traces,
         )
         self.supervisor = Supervisor(
             engine,
@@ -120,15 +131,16 @@ class Node:
             render=render_callback,
             registry=self.registry,
         )
-        self.servicers = self._servicers(settings, models, tools)
+        self.servicers = self._servicers(settings, models, ModelList(own, parts.clock), tools)
 
-    def _servicers(self, settings: Settings, models: Models, tools: FunctionTools) -> Servicers:
+    def _servicers(self, settings: Settings, models: Models, listed: ModelList, tools: FunctionTools) -> Servicers:
         runs = RunServicer(
             db=self.db,
             clock=self.clock,
             supervisor=self.supervisor,
             log=self.log,
             knows_model=models.knows,
+            traces=self.traces,
             check_callback=self.callbacks.check,
         )
         local = LocalChannel()
@@ -145,13 +157,14 @@ class Node:
                 db=self.db,
                 clock=self.clock,
                 catalog=tools,
+                seal=self.seal,
                 knows_model=models.knows,
                 default_model=settings.default_model,
                 cancel_runs=cancel_runs,
             ),
             conversations=ConversationServicer(db=self.db, clock=self.clock, knows_model=models.knows),
             tools=ToolServicer(db=self.db, clock=self.clock, tools=tools),
-            models=ModelServicer(),
+            models=ModelServicer(db=self.db, clock=self.clock, seal=self.seal, models=listed),
             messages=MessageServicer(db=self.db, runs=stub),
             runs=runs,
             approvals=ApprovalServicer(
@@ -162,6 +175,15 @@ class Node:
                 watch=ApprovalWatch(self.db, self.clock, self.feed, settings.heartbeat_seconds),
             ),
         )
+
+
+def _models(
+    settings: Settings, parts: Parts, stored: StoredProviders, http: httpx2.AsyncClient, metrics: ModelMetrics
+) -> ProviderModels:
+    """The built-in models, those of the environment, and those that organizations bring."""
+    environ = os.environ if parts.environ is None else parts.environ
+    demo = Source(DemoProvider(), tuple(ModelInfo(name, CONTEXT_WINDOW) for name in DEMO_MODELS))
+    return ProviderModels({DEMO: demo, **providers(environ, http, metrics, settings.openai_api)}, stored)
 
 
 def build_grpc(settings: Settings, node: Node, health: Health) -> grpc.aio.Server:
@@ -217,6 +239,8 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
                 await node.supervisor.drain(settings.drain_seconds)
                 node.log.end()
                 node.feed.end()
+                if node.traces is not None:
+                    await node.traces.settled()
                 relay.cancel()
                 await graceful_stop(server, _STOP_SECONDS)
     finally:

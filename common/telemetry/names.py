@@ -25,6 +25,12 @@ APPROVAL_AGE_SECONDS: Final = "bridle_approval_age_seconds"
 FENCED_WRITES: Final = "bridle_fenced_writes_total"
 CALLBACKS: Final = "bridle_callbacks_total"
 
+MODEL_CALLS: Final = "bridle_model_calls_total"
+MODEL_RETRIES: Final = "bridle_model_retries_total"
+MODEL_SECONDS: Final = "bridle_model_call_seconds"
+MODEL_FIRST_TOKEN_SECONDS: Final = "bridle_model_first_token_seconds"  # noqa: S105 - a metric, not a password
+MODEL_TOKENS: Final = "bridle_model_tokens_total"
+
 # From a demo model's answer to an hour of tools.
 RUN_SECONDS_BUCKETS: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1200.0, 3600.0,

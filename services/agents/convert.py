@@ -1,6 +1,6 @@
 """Agents between protobuf and the domain: the only file here that knows both."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -41,7 +41,7 @@ def new_agent(
         id=agent_id,
         organization_id=organization_id,
         name=pb.name or made_up_name(agent_id),
-        spec=spec_from_pb(pb, default_model),
+        spec=_with_secrets(spec_from_pb(pb, default_model), pb.secrets),
         tags=tuple(sorted(pb.tags)),
         default_conversation_id=conversation_id,
         version=1,
@@ -50,9 +50,15 @@ def new_agent(
     )
 
 
-def changed_agent(current: model.Agent, pb: agent_pb2.Agent, default_model: str) -> model.Agent:
-    """The agent with everything that a caller can set taken from `pb`."""
-    return replace(current, name=pb.name, tags=tuple(sorted(pb.tags)), spec=spec_from_pb(pb, default_model))
+def changed_agent(current: model.Agent, pb: agent_pb2.Agent, default_model: str, *, secrets: bool) -> model.Agent:
+    """The agent with everything that a caller can set taken from `pb`; its secrets only if they are meant."""
+    keys = pb.secrets if secrets else current.spec.secret_keys
+    spec = _with_secrets(spec_from_pb(pb, default_model), keys)
+    return replace(current, name=pb.name, tags=tuple(sorted(pb.tags)), spec=spec)
+
+
+def _with_secrets(spec: model.AgentSpec, keys: Iterable[str]) -> model.AgentSpec:
+    return replace(spec, secret_keys=tuple(sorted(keys)))
 
 
 def spec_from_pb(pb: agent_pb2.Agent, default_model: str) -> model.AgentSpec:
@@ -89,6 +95,7 @@ def agent_to_pb(agent: model.Agent) -> agent_pb2.Agent:
         block_ids=spec.block_ids,
         compaction=_compaction_to_pb(spec.compaction),
         timezone=spec.timezone,
+        secret_keys=spec.secret_keys,
         forget_between_runs=spec.forget_between_runs,
         hidden=spec.hidden,
         default_conversation_id=agent.default_conversation_id,

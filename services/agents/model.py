@@ -112,6 +112,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     block_ids: tuple[str, ...] = ()
     compaction: CompactionSettings = CompactionSettings()
     timezone: str = ""
+    # Only their names: the values are in a table of their own, sealed.
+    secret_keys: tuple[str, ...] = ()
     approval_ttl: float | None = None
     forget_between_runs: bool = False
     hidden: bool = False

@@ -16,7 +16,8 @@ from common.errors import EtagMismatch, NotFound, ResourceInUse
 from common.ids import IdSource, Prefix, new_id
 from common.pb.bridle.v1 import agent_pb2, agent_service_pb2, agent_service_pb2_grpc
 from common.rpc.context import current_call
-from services.agents import convert, store, validate
+from common.seal import Seal
+from services.agents import convert, secrets, store, validate
 from services.agents.attach import attach
 from services.agents.model import Agent
 from services.tools.catalog import ToolCatalog
@@ -35,7 +36,8 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         db: Database,
         clock: Clock,
         catalog: ToolCatalog,
-        knows_model: Callable[[str], bool],
+        seal: Seal,
+        knows_model: Callable[[str, str], Awaitable[bool]],
         default_model: str,
         cancel_runs: Callable[[str], Awaitable[None]],
         ids: IdSource = new_id,
@@ -43,6 +45,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         self._db = db
         self._clock = clock
         self._catalog = catalog
+        self._seal = seal
         self._knows_model = knows_model
         self._default_model = default_model
         self._cancel_runs = cancel_runs
@@ -51,7 +54,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     async def CreateAgent(self, request: agent_service_pb2.CreateAgentRequest, context: Any) -> agent_pb2.Agent:
         """Create an agent with an empty default conversation."""
         validate.create(request)
-        self._require_models(request.agent)
+        await self._require_models(request.agent)
         create = partial(self._create, request)
         agent = await self._db.write(self._once, _organization(), "CreateAgent", request, create)
         return convert.agent_to_pb(agent)
@@ -88,7 +91,7 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
     async def UpdateAgent(self, request: agent_service_pb2.UpdateAgentRequest, context: Any) -> agent_pb2.Agent:
         """Change some fields of an agent."""
         paths = validate.update(request)
-        self._require_models(masks.copy(request.agent, agent_pb2.Agent(), paths))
+        await self._require_models(masks.copy(request.agent, agent_pb2.Agent(), paths))
         update = partial(self._update, request, paths)
         agent = await self._db.write(self._once, _organization(), "UpdateAgent", request, update)
         return convert.agent_to_pb(agent)
@@ -116,9 +119,9 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         )
         return agent_service_pb2.ListTagsResponse(tags=tags, next_page_token=token)
 
-    def _require_models(self, agent: agent_pb2.Agent) -> None:
+    async def _require_models(self, agent: agent_pb2.Agent) -> None:
         for handle in (agent.model, agent.compaction.model):
-            if handle and not self._knows_model(handle):
+            if handle and not await self._knows_model(_organization(), handle):
                 raise NotFound("model", handle)
 
     def _once(
@@ -152,6 +155,8 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         tools = self._catalog.find(conn, organization_id, draft.spec.tool_ids, request.tool_names)
         agent = replace(draft, spec=attach(draft.spec, tools))
         store.insert(conn, agent)
+        if request.agent.secrets:
+            secrets.replace(conn, self._seal, agent.id, request.agent.secrets)
         return agent
 
     def _update(
@@ -165,10 +170,12 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
         _require_etag(current, request.agent.etag)
         merged = masks.copy(request.agent, convert.agent_to_pb(current), paths)
         validate.merged(merged)
-        wanted = convert.changed_agent(current, merged, self._default_model)
+        wanted = convert.changed_agent(current, merged, self._default_model, secrets="secrets" in paths)
         new_ids = [each for each in wanted.spec.tool_ids if each not in current.spec.tool_ids]
         wanted = replace(wanted, spec=attach(wanted.spec, self._catalog.find(conn, organization_id, new_ids)))
-        if wanted == current:
+        if "secrets" in paths:
+            secrets.replace(conn, self._seal, current.id, request.agent.secrets)
+        elif wanted == current:
             return current
         changed = replace(wanted, version=current.version + 1, updated_at=self._clock.now())
         store.replace(conn, current, changed)

@@ -1,5 +1,6 @@
 """The rules that the comments of agent.proto and agent_service.proto state, with every broken one named at once."""
 
+import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from common.errors import FieldViolation, InvalidArgument, NotImplementedYet
@@ -16,11 +17,15 @@ Agent = agent_pb2.Agent
 _MAX_SYSTEM_BYTES = 256 * 1024
 _MAX_METADATA_BYTES = 16 * 1024
 _MAX_TAGS = 64
+_MAX_SECRETS = 64
+_MAX_SECRET_BYTES = 32 * 1024
+_SHOWN_KEY = 40
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _MAX_QUERY = 1_000
 _DEFAULTS = CompactionSettings()
 _ORDERS = {"": True, "create_time desc": True, "create_time": False}
 # Part of the contract, not of this server yet: refused rather than ignored.
-_UNSERVED = ("block_ids", "secrets")
+_UNSERVED = ("block_ids",)
 
 
 def create(request: agent_service_pb2.CreateAgentRequest) -> None:
@@ -52,6 +57,9 @@ def update(request: agent_service_pb2.UpdateAgentRequest) -> tuple[str, ...]:
     require(found)
     # `*` names them too, and means to change nothing about them if they are empty.
     everything = masks.EVERYTHING in request.update_mask.paths
+    if everything and not request.agent.secrets:
+        # Who has read the agent cannot give them back: they are never returned.
+        paths = tuple(path for path in paths if path != "secrets")
     _refuse_unserved(name for name in _UNSERVED if name in fields and (getattr(request.agent, name) or not everything))
     return paths
 
@@ -123,6 +131,19 @@ def _tags(field: str, agent: Agent) -> Found:
 def _tool_ids(field: str, agent: Agent) -> Found:
     yield from checks.count(field, agent.tool_ids, MAX_TOOLS)
     yield from _each(field, agent.tool_ids, lambda at, value: checks.identifier(at, Prefix.TOOL, value))
+
+
+def _secrets(field: str, agent: Agent) -> Found:
+    yield from checks.count(field, agent.secrets, _MAX_SECRETS)
+    for key, value in agent.secrets.items():
+        # An error is logged and shown: it names the key and never quotes the value.
+        if not _ENVIRONMENT_NAME.fullmatch(key):
+            shown = key[:_SHOWN_KEY]
+            yield FieldViolation(f"{field}[{shown}]", "must be a name of 1 to 128 letters, digits and underscores")
+        yield from checks.size_in_bytes(f"{field}[{key[:_SHOWN_KEY]}]", value, _MAX_SECRET_BYTES)
+        # An environment cannot hold it.
+        if "\0" in value:
+            yield FieldViolation(f"{field}[{key[:_SHOWN_KEY]}]", "must not contain a NUL character")
 
 
 def _approval_ttl(field: str, agent: Agent) -> Found:
@@ -221,6 +242,7 @@ _CHECKS: dict[str, Callable[[str, Agent], Found]] = {
     "tool_ids": _tool_ids,
     "tool_rules": _tool_rules,
     "compaction": _compaction,
+    "secrets": _secrets,
     "timezone": lambda field, agent: checks.timezone(field, agent.timezone),
     "approval_ttl": _approval_ttl,
 }

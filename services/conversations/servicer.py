@@ -1,6 +1,6 @@
 """ConversationService: validate, convert, one transaction, convert back."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,12 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     """Threads of messages. What is said in them is MessageService's business."""
 
     def __init__(
-        self, *, db: Database, clock: Clock, knows_model: Callable[[str], bool], ids: IdSource = new_id
+        self,
+        *,
+        db: Database,
+        clock: Clock,
+        knows_model: Callable[[str, str], Awaitable[bool]],
+        ids: IdSource = new_id,
     ) -> None:
         self._db = db
         self._clock = clock
@@ -43,7 +48,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
     ) -> conversation_pb2.Conversation:
         """Open an empty conversation with an agent."""
         validate.create(request)
-        self._require_model(request.conversation.model)
+        await self._require_model(request.conversation.model)
         create = partial(self._create, request)
         made = await self._db.write(self._once, _organization(), "CreateConversation", request, create)
         return convert.conversation_to_pb(made)
@@ -74,7 +79,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         """Change some fields of a conversation."""
         paths = validate.update(request)
         if "model" in paths:
-            self._require_model(request.conversation.model)
+            await self._require_model(request.conversation.model)
         changed = await self._db.write(self._update, _organization(), request.conversation, paths)
         return convert.conversation_to_pb(changed)
 
@@ -103,8 +108,8 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         changed = await self._db.write(self._reset, _organization(), request.conversation_id)
         return convert.conversation_to_pb(changed)
 
-    def _require_model(self, handle: str) -> None:
-        if handle and not self._knows_model(handle):
+    async def _require_model(self, handle: str) -> None:
+        if handle and not await self._knows_model(_organization(), handle):
             raise NotFound("model", handle)
 
     def _once(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +23,7 @@ class Request(Struct, frozen=True):
     headers: dict[str, str]
     body: bytes
     keep_alive: bool = True
+    query: dict[str, str] = {}
 
 
 class HttpError(Exception):
@@ -58,8 +60,9 @@ class RequestReader:
             return None
         body = bytes(self._bytes[: self._length])
         del self._bytes[: self._length]
-        (method, path, headers, keep_alive), self._head = self._head, None
-        return Request(method, path, headers, body, keep_alive)
+        (method, target, headers, keep_alive), self._head = self._head, None
+        path, _, query = target.partition("?")
+        return Request(method, path, headers, body, keep_alive, dict(parse_qsl(query)))
 
     def _read_head(self) -> bool:
         end = self._bytes.find(b"\r\n\r\n")
@@ -78,7 +81,7 @@ class RequestReader:
             raise HttpError(400, "this is not HTTP/1.1") from None
         self._check_length(headers)
         keep_alive = version == "HTTP/1.1" and headers.get("connection", "").lower() != "close"
-        self._head = (method, path.partition("?")[0], headers, keep_alive)
+        self._head = (method, path, headers, keep_alive)
         self._leave_wanted = headers.get("expect", "").lower() == "100-continue"
         return True
 

@@ -4,9 +4,8 @@ import asyncio
 import secrets
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
 from common.clock import Clock, SystemClock
 from common.startup import StartupError
@@ -16,14 +15,13 @@ from services.fakellm.asked import Asked, BadRequestError, read
 from services.fakellm.connection import Connection
 from services.fakellm.frames import Job, Writer
 from services.fakellm.http import Request, json_response
+from services.fakellm.models import MODELS, listed_by_anthropic, listed_by_openai
 from services.fakellm.openai_chat import ChatWriter
 from services.fakellm.openai_responses import ResponsesWriter
 from services.fakellm.play import Player
 from services.fakellm.record import Ended, Exchange, Journal
 from services.fakellm.rules import Rule, Rules
 from services.fakellm.scripts import Api, Failure, Script
-
-MODELS = ("gpt-5", "gpt-4o-mini", "claude-sonnet-5-5", "claude-haiku-5-5")
 
 _PATHS = {"/v1/chat/completions": Api.CHAT, "/v1/responses": Api.RESPONSES, "/v1/messages": Api.MESSAGES}
 _WRITERS: dict[Api, Callable[[Job], Writer]] = {
@@ -36,7 +34,14 @@ _WRITERS: dict[Api, Callable[[Job], Writer]] = {
 class FakeLlm:
     """A provider that answers for every model. Scripts come from `will`, then from rules, then from the prompt."""
 
-    def __init__(self, rules: Iterable[Rule] = (), clock: Clock | None = None, keep: int = 1000) -> None:
+    def __init__(
+        self,
+        rules: Iterable[Rule] = (),
+        clock: Clock | None = None,
+        keep: int = 1000,
+        models: Sequence[str] = MODELS,
+    ) -> None:
+        self._models = tuple(models)
         self._clock = clock or SystemClock()
         self._rules = Rules(rules)
         self._next: deque[Script] = deque()
@@ -113,7 +118,9 @@ class FakeLlm:
     def _other(self, request: Request) -> tuple[bytes, bytes]:
         match request.method, request.path:
             case "GET", "/v1/models":
-                return json_response(200, _models("anthropic-version" in request.headers))
+                anthropic = "anthropic-version" in request.headers
+                shown = listed_by_anthropic if anthropic else listed_by_openai
+                return json_response(200, shown(self._models, request.query))
             case "GET", "/requests":
                 return json_response(200, [exchange.shown() for exchange in self.requests])
             case "DELETE", "/requests":
@@ -125,10 +132,14 @@ class FakeLlm:
 
 @asynccontextmanager
 async def fake_llm(
-    address: str = "127.0.0.1:0", rules: Iterable[Rule] = (), clock: Clock | None = None, keep: int = 1000
+    address: str = "127.0.0.1:0",
+    rules: Iterable[Rule] = (),
+    clock: Clock | None = None,
+    keep: int = 1000,
+    models: Sequence[str] = MODELS,
 ) -> AsyncIterator[FakeLlm]:
     """A fake provider that listens for the duration of the block; its last `keep` requests are remembered."""
-    fake = FakeLlm(rules, clock, keep)
+    fake = FakeLlm(rules, clock, keep, models)
     connections: set[Connection] = set()
     listening = _listen(address)
     loop = asyncio.get_running_loop()
@@ -153,13 +164,3 @@ def _listen(address: str) -> socket.socket:
         listening.close()
         raise StartupError(f"cannot listen on {address}: {error.strerror}") from None
     return listening
-
-
-def _models(anthropic: bool) -> dict[str, Any]:
-    if anthropic:
-        entries = [
-            {"type": "model", "id": name, "display_name": name, "created_at": "2026-01-01T00:00:00Z"} for name in MODELS
-        ]
-        return {"data": entries, "has_more": False, "first_id": MODELS[0], "last_id": MODELS[-1]}
-    listed = [{"id": name, "object": "model", "created": 1_767_225_600, "owned_by": "fake"} for name in MODELS]
-    return {"object": "list", "data": listed}

@@ -85,6 +85,11 @@ class AnthropicReader:
         """Whether the model has said why it stopped."""
         return self._finish is not None
 
+    @property
+    def usage(self) -> Usage | None:
+        """What is known of the cost so far: of the prompt from the first event on."""
+        return _total(self._usage)
+
     def read(self, data: bytes) -> list[ModelEvent]:
         """What one event says; what we do not know is passed over."""
         event = _decode(data)
@@ -113,7 +118,7 @@ class AnthropicReader:
         if self._finish is None:
             raise broken("The model's answer broke off.")
         finish = _FINISHES.get(self._finish, Finish.STOP)
-        return [*self._calls.end(), Finished(finish, _total(self._usage))]
+        return [*self._calls.end(), Finished(finish, self.usage)]
 
     def _delta(self, index: int, delta: _Delta) -> list[ModelEvent]:
         if delta.text:

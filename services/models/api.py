@@ -26,6 +26,28 @@ class ToolSpec(Struct, frozen=True):
     parameters: dict[str, Any]
 
 
+class Watch(Protocol):
+    """Looks over the shoulder of a call: what is really sent, what comes back, and what of it a cut call has cost.
+
+    A call that is tried again begins again with `sent`.
+    """
+
+    def sent(self, body: bytes, secret: str) -> None:
+        """This goes out. The secret must not be repeated to anybody."""
+        ...
+
+    def received(self, data: bytes) -> None:
+        """This came back; also the body of a refusal."""
+        ...
+
+    def ended(self, usage: Usage | None, *, refused: bool, whole: bool) -> None:
+        """It is over. Usage is what the provider has told so far, all of it if the turn is `whole`.
+
+        `refused`: it never began to answer.
+        """
+        ...
+
+
 class ModelRequest(Struct, frozen=True):
     """One call. `forced` demands a tool call: of the only tool if there is one, else of any."""
 
@@ -36,6 +58,8 @@ class ModelRequest(Struct, frozen=True):
     forced: bool = False
     parallel: bool = True
     settings: ModelSettings = ModelSettings()
+    # Who wants to know how it went, apart from its events.
+    watch: Watch | None = None
 
 
 class Finish(StrEnum):
@@ -95,12 +119,12 @@ class Provider(Protocol):
 
 
 class Models(Protocol):
-    """Finds the provider of a handle `provider/name`."""
+    """Finds the provider of a handle `provider/name`, for an organization."""
 
-    def knows(self, handle: str) -> bool:
-        """Whether agents may name this handle."""
+    async def knows(self, organization_id: str, handle: str) -> bool:
+        """Whether its agents may name this handle."""
         ...
 
-    def resolve(self, handle: str) -> tuple[Provider, str]:
+    async def resolve(self, organization_id: str, handle: str) -> tuple[Provider, str]:
         """The provider and the name it knows the model by. Raises ModelError if there is none."""
         ...

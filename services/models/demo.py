@@ -21,7 +21,10 @@ from services.models.api import (
 from services.models.errors import ModelError, ModelErrorType
 from services.runs.model import Usage
 
+PREFIX = "demo"
 MODELS = ("echo", "slow", "silent")
+# It has no window of its own; this is what its agents plan with.
+CONTEXT_WINDOW = 128_000
 
 _SLOW_SECONDS = 0.05
 # It has no tokens of its own; any constant will do.

@@ -49,6 +49,8 @@ class ModelError(Exception):
         self.detail = detail
         self.retryable = retryable
         self.retry_after = retry_after
+        # What the provider refused it with, whole; for traces only, because nothing in it is redacted.
+        self.body = b""
 
     @property
     def stop_reason(self) -> StopReason:

@@ -16,10 +16,11 @@ import msgspec
 import openai
 
 from services.messages.model import Role
-from services.models.api import Finish, Finished, ModelEvent, ModelRequest
+from services.models.api import Finish, Finished, ModelEvent, ModelRequest, Watch
 from services.models.errors import ModelError, ModelErrorType
 from services.models.failures import broken, complaint, quotable, refusal, timed_out
 from services.models.sse import SseDecoder, SseError
+from services.runs.model import Usage
 
 # Only reaching the provider is limited here; how long it may take to answer is a matter of limits.py.
 _TIMEOUT = httpx2.Timeout(None, connect=10.0)
@@ -63,6 +64,11 @@ class Reader(Protocol):
     @property
     def complete(self) -> bool:
         """Whether the turn can end here."""
+        ...
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the provider has told of the cost so far."""
         ...
 
     def read(self, data: bytes) -> Sequence[ModelEvent]:
@@ -135,12 +141,14 @@ async def exchange(
 ) -> AsyncGenerator[ModelEvent, None]:
     """One call. However it ends, its connection is closed or back in the pool when this is."""
     response: httpx2.Response | None = None
-    silent = True
+    silent, refused, watch = True, False, request.watch
+    if watch is not None:
+        watch.sent(body, endpoint.secret)
     try:
         response = await endpoint.open(body, headers)
         # Closed by name, not by the garbage collector: what reads the connection must be gone before it is.
         async with aclosing(response.aiter_bytes()) as chunks:
-            async with aclosing(_batches(chunks, reader)) as batches:
+            async with aclosing(_batches(chunks, reader, watch)) as batches:
                 async for batch in batches:
                     for event in batch:
                         yield event
@@ -149,19 +157,28 @@ async def exchange(
                 yield event
             await _drain(chunks)
     except ModelError as error:
+        refused = response is None
+        if watch is not None and error.body:
+            watch.received(error.body)
         error.detail = quotable(error.detail, endpoint.secret)
         raise
     finally:
+        if watch is not None:
+            watch.ended(reader.usage, refused=refused, whole=reader.complete)
         if response is not None:
             await response.aclose()
 
 
-async def _batches(chunks: AsyncGenerator[bytes, None], reader: Reader) -> AsyncGenerator[list[ModelEvent], None]:
+async def _batches(
+    chunks: AsyncGenerator[bytes, None], reader: Reader, watch: Watch | None
+) -> AsyncGenerator[list[ModelEvent], None]:
     """The events of each piece the network brings, as soon as it does."""
     decoder, first = SseDecoder(), b""
     try:
         async for chunk in chunks:
             first = first or chunk[:_SHOWN_BYTES]
+            if watch is not None:
+                watch.received(chunk)
             batch, failure = _read(decoder, reader, chunk)
             # What was said before it failed was said, wherever the network has cut.
             yield batch
@@ -209,7 +226,9 @@ async def _drain(chunks: AsyncGenerator[bytes, None]) -> None:
 
 
 def _refused(response: httpx2.Response) -> ModelError:
-    return refusal(complaint(response.content, response.status_code), response.headers)
+    error = refusal(complaint(response.content, response.status_code), response.headers)
+    error.body = response.content
+    return error
 
 
 def _reason(error: BaseException) -> str:

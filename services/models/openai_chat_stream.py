@@ -79,7 +79,7 @@ class ChatReader:
         self._finish: str | None = None
         self._refused = False
         self._thinking = ""
-        self._usage: Usage | None = None
+        self.usage: Usage | None = None
         self.done = False
 
     @property
@@ -96,7 +96,7 @@ class ChatReader:
         if bytes(chunk.error) not in (b"", b"null"):
             raise refusal(complaint(data), {})
         if chunk.usage is not None:
-            self._usage = _usage(chunk.usage)
+            self.usage = _usage(chunk.usage)
         if not chunk.choices:
             return []
         choice = chunk.choices[0]
@@ -114,7 +114,7 @@ class ChatReader:
         # Some servers say "stop" after calls, and "tool_calls" without any.
         elif finish in (Finish.STOP, Finish.TOOL_CALLS):
             finish = Finish.TOOL_CALLS if self._calls else Finish.STOP
-        return [*self._seal(), *self._calls.end(), Finished(finish, self._usage)]
+        return [*self._seal(), *self._calls.end(), Finished(finish, self.usage)]
 
     def _delta(self, delta: _Delta) -> list[ModelEvent]:
         events: list[ModelEvent] = []

@@ -80,6 +80,11 @@ class ResponsesReader:
         """Whether the response has ended."""
         return self._response is not None
 
+    @property
+    def usage(self) -> Usage | None:
+        """What is known of the cost, which is told at the end."""
+        return _usage(self._response.usage) if self._response is not None else None
+
     def read(self, data: bytes) -> list[ModelEvent]:
         """What one event says; what we do not know is passed over."""
         if data == _DONE:
@@ -109,7 +114,7 @@ class ResponsesReader:
         """The end of the turn."""
         if self._response is None:
             raise broken("The model's answer broke off.")
-        return [*self._calls.end(), Finished(self._finish(self._response), _usage(self._response.usage))]
+        return [*self._calls.end(), Finished(self._finish(self._response), self.usage)]
 
     def _finish(self, response: _Response) -> Finish:
         if response.incomplete_details is not None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from msgspec import Struct
@@ -32,10 +32,12 @@ class Retrying:
         provider: Provider,
         policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
         chance: random.Random | None = None,
+        on_retry: Callable[[], None] = lambda: None,
     ) -> None:
         self._provider = provider
         self._policy = policy
         self._chance = chance or random.Random()  # noqa: S311 - spreads load, hides nothing
+        self._on_retry = on_retry
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """One turn."""
@@ -52,6 +54,7 @@ class Retrying:
                 if wait is None:
                     raise
                 logger.info("a model call is tried again", extra={"error": error.kind.value, "seconds": wait})
+                self._on_retry()
             await asyncio.sleep(wait)
 
     def _wait(self, error: ModelError, attempt: int) -> float | None:

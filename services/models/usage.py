@@ -1,6 +1,8 @@
-"""What a call has cost when its provider did not say."""
+"""What a call has cost when its provider did not say, or did not come to say all of it."""
 
 from collections.abc import Iterable
+
+from msgspec.structs import replace
 
 from services.messages.model import Part
 from services.models import tokens
@@ -8,8 +10,12 @@ from services.models.api import ModelRequest
 from services.runs.model import Usage
 
 
-def estimate(request: ModelRequest | None, written: Iterable[Part]) -> Usage:
-    """What a call has probably cost."""
+def estimate(request: ModelRequest | None, written: Iterable[Part], told: Usage | None = None) -> Usage:
+    """What a call has probably cost; `told` is what the provider had said of it before it was cut."""
     if request is None:
         return Usage()
-    return Usage(input_tokens=tokens.of_request(request), output_tokens=tokens.of_parts(written), estimated=True)
+    output = tokens.of_parts(written)
+    if told is None:
+        return Usage(input_tokens=tokens.of_request(request), output_tokens=output, estimated=True)
+    # The prompt is as the provider counted it. Of the answer it had told at most the beginning.
+    return replace(told, output_tokens=max(told.output_tokens, output), estimated=True)

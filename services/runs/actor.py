@@ -62,6 +62,7 @@ from services.runs.request import Requests
 from services.runs.store.checkpoint import Fenced, SignalsWaiting
 from services.runs.store.claim import Claim
 from services.runs.store.signals import read_signals
+from services.runs.traces import Traces
 from services.runs.work import INTERNAL_ERROR, Children, ModelWork, run_tool
 from services.tools.api import ToolContext, ToolRunner
 from services.tools.catalog import ToolCatalog
@@ -114,6 +115,8 @@ class Engine(Struct, frozen=True):
     node: str
     default_model: str
     approval_ttl: float
+    # Kept only if the operator wants them.
+    traces: Traces | None = None
 
 
 class RunActor:
@@ -345,12 +348,14 @@ class RunActor:
         self._exit = Exit.RELEASED
 
     def _start_model(self, effect: CallModel) -> None:
-        work = ModelWork(effect, self._config.model, self._journal.tail, self._engine.clock)
+        engine, run = self._engine, self._claim.run
+        trace = engine.traces.of(run, self._claim.epoch, effect.step_id) if engine.traces is not None else None
+        work = ModelWork(effect, run.organization_id, self._config.model, self._journal.tail, engine.clock, trace)
         self._children.model = work
 
         async def call() -> None:
             request = partial(self._requests.build, effect, self._config)
-            outcome = await work.run(self._engine.models, request, self._wait_for_room)
+            outcome = await work.run(engine.models, request, self._wait_for_room)
             await self._report(outcome)
 
         self._children.start(call())

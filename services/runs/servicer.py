@@ -1,7 +1,7 @@
 """RunService: start, follow, stop."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -19,8 +19,10 @@ from services.runs.events import DELTAS, Entry
 from services.runs.log import RunLog
 from services.runs.model import CancelSignal, Run
 from services.runs.store import queries, signals
+from services.runs.store import traces as trace_store
 from services.runs.store.create import NewRun, create_run
 from services.runs.supervisor import Supervisor
+from services.runs.traces import Traces
 from services.wire.repeats import fingerprint
 
 Responses = AsyncGenerator[run_service_pb2.StreamRunResponse, None]
@@ -36,8 +38,9 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         clock: Clock,
         supervisor: Supervisor,
         log: RunLog,
-        knows_model: Callable[[str], bool],
+        knows_model: Callable[[str, str], Awaitable[bool]],
         check_callback: Callable[[str], None],
+        traces: Traces | None = None,
         ids: IdSource = new_id,
     ) -> None:
         self._db = db
@@ -45,6 +48,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         self._supervisor = supervisor
         self._log = log
         self._knows_model = knows_model
+        self._traces = traces
         self._check_callback = check_callback
         self._ids = ids
 
@@ -55,8 +59,9 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         validate.create(request)
         if self._supervisor.draining:
             raise Draining
-        if request.options.model and not self._knows_model(request.options.model):
-            raise NotFound("model", request.options.model)
+        handle = request.options.model
+        if handle and not await self._knows_model(current_call().organization_id, handle):
+            raise NotFound("model", handle)
         if request.options.callback_url:
             self._check_callback(request.options.callback_url)
         created = await self._db.write(create_run, self._new_run(request), self._clock.now())
@@ -200,6 +205,16 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         validate.step_id(request.step_id)
         organization_id = current_call().organization_id
         return convert.step_to_pb(await self._db.lookup(queries.get_step, organization_id, request.step_id))
+
+    async def GetStepTrace(
+        self, request: run_service_pb2.GetStepTraceRequest, context: Any
+    ) -> run_service_pb2.GetStepTraceResponse:
+        """What was sent to the provider for a step and what it answered."""
+        validate.step_id(request.step_id)
+        if self._traces is not None:
+            await self._traces.settled()
+        trace = await self._db.lookup(trace_store.get, current_call().organization_id, request.step_id)
+        return run_service_pb2.GetStepTraceResponse(request=trace.request, response=trace.response)
 
     async def _get(self, run_id: str) -> Run:
         return await self._db.lookup(queries.get_run, current_call().organization_id, run_id)

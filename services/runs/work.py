@@ -12,10 +12,13 @@ from services.messages.model import Image, Text, ToolCall, ToolReturn
 from services.models.api import ModelRequest, Models
 from services.models.errors import ModelError, ModelErrorType
 from services.models.fold import Delta, TurnFold
+from services.models.trace import Call
 from services.models.usage import estimate
+from services.models.watching import CallWatch
 from services.runs.log import Tail
 from services.runs.model import RunError, StopReason, Usage
 from services.runs.protocol import CallModel, Cancelled, ModelFailed, ModelTurn, ToolDone
+from services.runs.traces import StepTrace
 from services.runs.turns import failed
 from services.tools.api import ToolContext, ToolDefinition, ToolRunner
 
@@ -30,11 +33,22 @@ INTERNAL_ERROR = RunError("internal_error", "An internal error stopped the run."
 class ModelWork:
     """One model call. What it has shown so far can be asked for at any moment."""
 
-    def __init__(self, effect: CallModel, handle: str, tail: Tail, clock: Clock) -> None:
+    def __init__(
+        self,
+        effect: CallModel,
+        organization_id: str,
+        handle: str,
+        tail: Tail,
+        clock: Clock,
+        trace: StepTrace | None = None,
+    ) -> None:
         self._effect = effect
+        self._organization_id = organization_id
         self._handle = handle
         self._tail = tail
         self._clock = clock
+        self._trace = trace
+        self._watch = trace.watch if trace is not None else CallWatch()
         self._fold = TurnFold(effect.message_id)
         self._request: ModelRequest | None = None
         self._began = clock.monotonic()
@@ -49,9 +63,21 @@ class ModelWork:
         self, models: Models, build: Callable[[], Awaitable[ModelRequest]], wait_for_room: Callable[[], Awaitable[None]]
     ) -> ModelTurn | ModelFailed:
         """Stream one turn into the log; its outcome is the return value, never an exception."""
+        outcome: ModelTurn | ModelFailed | None = None
         try:
-            provider, name = models.resolve(self._handle)
-            self._request = msgspec.structs.replace(await build(), model=name)
+            outcome = await self._run(models, build, wait_for_room)
+            return outcome
+        finally:
+            # Also of a call that was cancelled: what had come until then.
+            if self._trace is not None:
+                self._trace.end(self._traced(outcome))
+
+    async def _run(
+        self, models: Models, build: Callable[[], Awaitable[ModelRequest]], wait_for_room: Callable[[], Awaitable[None]]
+    ) -> ModelTurn | ModelFailed:
+        try:
+            provider, name = await models.resolve(self._organization_id, self._handle)
+            self._request = msgspec.structs.replace(await build(), model=name, watch=self._watch)
             async with aclosing(provider.stream(self._request)) as events:
                 async for event in events:
                     delta = self._fold.add(event)
@@ -66,7 +92,8 @@ class ModelWork:
 
     def cut(self) -> Cancelled:
         """What is left of the call when it is cancelled."""
-        return Cancelled(self._fold.shown_text(), self._usage(), self._first_token_us())
+        usage = self._watch.earlier if self._watch.refused else self._usage()
+        return Cancelled(self._fold.shown_text(), usage, self._first_token_us())
 
     async def _show(self, delta: Delta, wait_for_room: Callable[[], Awaitable[None]]) -> None:
         if self._first is None:
@@ -89,12 +116,20 @@ class ModelWork:
         )
 
     def _failure(self, error: RunError, reason: StopReason) -> ModelFailed:
-        return ModelFailed(error, reason, self._fold.shown_text(), self._usage(), self._first_token_us())
+        # What the provider has refused, or was never asked, costs nothing.
+        usage = self._usage() if self._fold.started or self._watch.costs else self._watch.earlier
+        return ModelFailed(error, reason, self._fold.shown_text(), usage, self._first_token_us())
 
     def _usage(self) -> Usage:
-        if self._fold.usage is not None:
-            return self._fold.usage
-        return estimate(self._request, self._fold.parts())
+        watch = self._watch
+        told = self._fold.usage or (watch.usage if watch.whole else None)
+        return watch.earlier + (told or estimate(self._request, self._fold.parts(), watch.usage))
+
+    def _traced(self, outcome: ModelTurn | ModelFailed | None) -> Call:
+        error = outcome.error if isinstance(outcome, ModelFailed) else None
+        how = "cancelled" if outcome is None else error.type if error is not None else "ok"
+        usage = self.cut().usage if outcome is None else outcome.usage
+        return Call(self._watch, self._request, self._fold.parts(), usage, how, error)
 
     def _first_token_us(self) -> int | None:
         return None if self._first is None else _us(self._first - self._began)

@@ -26,6 +26,7 @@ from common.pb.bridle.v1.agent_service_pb2_grpc import AgentServiceStub
 from common.pb.bridle.v1.approval_service_pb2_grpc import ApprovalServiceStub
 from common.pb.bridle.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from common.pb.bridle.v1.message_service_pb2_grpc import MessageServiceStub
+from common.pb.bridle.v1.model_service_pb2_grpc import ModelServiceStub
 from common.pb.bridle.v1.run_service_pb2_grpc import RunServiceStub
 from common.pb.bridle.v1.tool_service_pb2_grpc import ToolServiceStub
 from common.settings import Settings
@@ -86,6 +87,7 @@ class World:
         self.approvals: Any = ApprovalServiceStub(channel)
         self.conversations: Any = ConversationServiceStub(channel)
         self.tools: Any = ToolServiceStub(channel)
+        self.providers: Any = ModelServiceStub(channel)
 
     async def make_agent(
         self, tools: Sequence[str] = (), *, approval: Sequence[str] = (), rules: Sequence[Rule] = (), **fields: Any

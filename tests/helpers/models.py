@@ -167,11 +167,11 @@ class ScriptedModels:
         """From now on nobody serves this model."""
         del self._models[model.handle]
 
-    def knows(self, handle: str) -> bool:
+    async def knows(self, organization_id: str, handle: str) -> bool:
         """Whether agents may name this handle."""
         return handle in self._models
 
-    def resolve(self, handle: str) -> tuple[ScriptedModel, str]:
+    async def resolve(self, organization_id: str, handle: str) -> tuple[ScriptedModel, str]:
         """The provider and the name it knows the model by."""
         if handle not in self._models:
             raise ModelError(ModelErrorType.BAD_REQUEST, f"The model {handle} is not there.")

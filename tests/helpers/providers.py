@@ -17,7 +17,7 @@ from services.models.api import (
     TextChunk,
     ToolSpec,
 )
-from services.models.environment import Credentials, anthropic_provider, openai_provider
+from services.models.environment import Credentials, anthropic_source, openai_source
 from services.models.errors import ModelError
 
 KEY = "sk-secret-1234567890"
@@ -27,8 +27,8 @@ TOOLS = tuple(ToolSpec(name, f"The tool {name}.", {"type": "object", "properties
 def provider_of(api: Api, fake: FakeLlm, http: httpx2.AsyncClient) -> Provider:
     """The provider that speaks this API, talking to the fake."""
     if api is Api.MESSAGES:
-        return anthropic_provider(Credentials(fake.anthropic_base_url, KEY), http)
-    return openai_provider(Credentials(fake.openai_base_url, KEY), http, responses=api is Api.RESPONSES)
+        return anthropic_source(Credentials(fake.anthropic_base_url, KEY), http).provider
+    return openai_source(Credentials(fake.openai_base_url, KEY), http, responses=api is Api.RESPONSES).provider
 
 
 def user(text: str) -> ContextMessage:

@@ -9,7 +9,7 @@ import pytest
 from services.agents.model import ModelSettings
 from services.fakellm.scripts import Answer, Api, Failure, Fault, FaultKind, Say, say
 from services.models.api import Finish, Finished, TextChunk
-from services.models.environment import Credentials, anthropic_provider, openai_provider
+from services.models.environment import Credentials, anthropic_source, openai_source
 from services.models.errors import ModelErrorType
 from services.models.limits import CallLimits, Limited
 from services.models.retry import Retrying, RetryPolicy
@@ -137,12 +137,12 @@ async def test_a_turn_that_was_whole_stays_whole(api: Api, fake: FakeLlm, http: 
 @every_api
 async def test_nobody_is_there(api: Api, http: httpx2.AsyncClient) -> None:
     nowhere = Credentials("http://127.0.0.1:9", KEY)
-    provider = (
-        anthropic_provider(nowhere, http)
+    source = (
+        anthropic_source(nowhere, http)
         if api is Api.MESSAGES
-        else openai_provider(nowhere, http, responses=api is Api.RESPONSES)
+        else openai_source(nowhere, http, responses=api is Api.RESPONSES)
     )
-    _, error = await collect(provider, ask())
+    _, error = await collect(source.provider, ask())
     assert error is not None
     assert (error.kind, error.retryable) == (ModelErrorType.ERROR, True)
     assert "ConnectError" in error.detail

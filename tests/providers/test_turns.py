@@ -1,14 +1,17 @@
 """One suite for all vendors: the same turn, however it is put on the wire, gives the same events."""
 
+import itertools
+from base64 import b64encode
 from typing import NamedTuple
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from services.agents.model import ModelSettings
 from services.fakellm import scripts
 from services.fakellm.scripts import Answer, Api, Call, CallStyle, Refuse, Say, Think, Wire
-from services.messages.model import Outcome, Reasoning, Role, Text, ToolCall, ToolReturn
+from services.messages.model import Image, Outcome, Reasoning, Role, Text, ToolCall, ToolReturn
 from services.models.api import (
     CallArguments,
     CallStarted,
@@ -16,7 +19,6 @@ from services.models.api import (
     Finish,
     Finished,
     ModelEvent,
-    ReasoningChunk,
     TextChunk,
 )
 from services.models.errors import ModelErrorType
@@ -141,16 +143,90 @@ async def test_usage_that_is_not_given_is_not_made_up(api: Api, fake: FakeLlm, h
 
 
 REASONED = {
-    Api.CHAT: [ReasoningChunk("Let me see", signature="chat:reasoning_content")],
-    Api.MESSAGES: [ReasoningChunk("Let me see", signature="sealed"), ReasoningChunk(redacted="hidden")],
+    Api.CHAT: (Reasoning("Let me see", signature="chat:reasoning_content"),),
+    # The number of a thought is the provider's own.
+    Api.RESPONSES: (
+        Reasoning("Let me see", signature="openai:rs_0", redacted="sealed"),
+        Reasoning(signature="openai:rs_1", redacted="hidden"),
+    ),
+    Api.MESSAGES: (Reasoning("Let me see", signature="sealed"), Reasoning(redacted="hidden")),
 }
+THOUGHT = (Think("Let me see", "sealed"), Think(redacted="hidden"))
 
 
-@pytest.mark.parametrize("api", list(REASONED))
+def _numbered(parts: tuple[TurnPart, ...]) -> tuple[TurnPart, ...]:
+    """With the provider's ids of thoughts replaced by their order."""
+    numbers = itertools.count()
+    return tuple(
+        replace(part, signature=f"openai:rs_{next(numbers)}")
+        if isinstance(part, Reasoning) and part.signature.startswith("openai:")
+        else part
+        for part in parts
+    )
+
+
+@every_api
 async def test_reasoning_comes_with_its_seal(api: Api, fake: FakeLlm, http: httpx2.AsyncClient) -> None:
-    fake.will(Answer((Think("Let me see", "sealed"), Think(redacted="hidden"), Say("Yes.")), usage=SPENT))
+    fake.will(Answer((*THOUGHT, Say("Yes.")), usage=SPENT))
     events, _ = await collect(provider_of(api, fake, http), ask())
-    assert merged(events) == [*REASONED[api], TextChunk("Yes."), Finished(Finish.STOP, USAGE)]
+    assert _numbered(_folded(events)) == (*REASONED[api], Text("Yes."))
+    assert events[-1] == Finished(Finish.STOP, USAGE)
+
+
+@every_api
+async def test_what_is_hidden_goes_back_too(api: Api, fake: FakeLlm, http: httpx2.AsyncClient) -> None:
+    provider = provider_of(api, fake, http)
+    fake.will(Answer((*THOUGHT, Call("add", {}, "call_1"))), Answer((Say("3"),)))
+    events, _ = await collect(provider, ask())
+    _, error = await collect(provider, ask(user("hello"), wrote(*_folded(events)), _returned("call_1", "3")))
+    assert error is None
+    sent = fake.requests[-1].body
+    match api:
+        case Api.CHAT:
+            # It has no hidden thoughts.
+            assert "hidden" not in fake.requests[-1].raw_body.decode()
+        case Api.RESPONSES:
+            thoughts = [item for item in sent["input"] if item.get("type") == "reasoning"]
+            assert [item["encrypted_content"] for item in thoughts] == ["sealed", "hidden"]
+        case Api.MESSAGES:
+            kinds = [block["type"] for block in sent["messages"][1]["content"]]
+            assert kinds == ["thinking", "redacted_thinking", "tool_use"]
+            assert sent["messages"][1]["content"][1] == {"type": "redacted_thinking", "data": "hidden"}
+
+
+PICTURE = Image(data=b"png", media_type="image/png")
+PLACEHOLDER = b"[An image was here that this model cannot be shown.]"
+
+
+@every_api
+async def test_pictures_that_people_show_and_tools_return(api: Api, fake: FakeLlm, http: httpx2.AsyncClient) -> None:
+    shown = ContextMessage(Role.USER, (Text("look"), PICTURE))
+    seen = ToolReturn("call_1", "add", Outcome.SUCCEEDED, (Text("here"), PICTURE))
+    history = (shown, wrote(ToolCall("call_1", "add", "{}")), ContextMessage(Role.TOOL, (seen,)))
+    _, error = await collect(provider_of(api, fake, http), ask(*history))
+    assert error is None
+    raw = fake.requests[-1].raw_body
+    # Chat Completions takes none from tools, and says so to the model.
+    assert raw.count(b64encode(b"png")) == (1 if api is Api.CHAT else 2)
+    assert raw.count(PLACEHOLDER) == (1 if api is Api.CHAT else 0)
+
+
+@every_api
+async def test_structured_output_is_asked_for(api: Api, fake: FakeLlm, http: httpx2.AsyncClient) -> None:
+    schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "additionalProperties": False}
+    fake.will(Answer((Say('{"x": 1}'),), usage=SPENT))
+    events, error = await collect(
+        provider_of(api, fake, http), ask(settings=ModelSettings(response_schema=schema), tools=())
+    )
+    assert error is None
+    assert _folded(events) == (Text('{"x": 1}'),)
+    sent = fake.requests[-1].body
+    asked = {
+        Api.CHAT: lambda: sent["response_format"]["json_schema"]["schema"],
+        Api.RESPONSES: lambda: sent["text"]["format"]["schema"],
+        Api.MESSAGES: lambda: sent["output_config"]["format"]["schema"],
+    }
+    assert asked[api]() == schema
 
 
 @every_api

@@ -94,11 +94,11 @@ class SimModels:
         self._studio = studio
         self._host = host
 
-    def knows(self, handle: str) -> bool:
+    async def knows(self, organization_id: str, handle: str) -> bool:
         """Any handle will do."""
         return True
 
-    def resolve(self, handle: str) -> tuple["SimModels", str]:
+    async def resolve(self, organization_id: str, handle: str) -> tuple["SimModels", str]:
         """There is one model."""
         return self, handle
 

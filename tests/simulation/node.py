@@ -127,21 +127,21 @@ class Node:
             approval_ttl=world.hazards.approval_ttl,
         )
         self._supervisor = self._context.run(self._new_supervisor, engine, embedded)
-        self._serve(clock)
+        self._serve(clock, models)
 
     def _new_supervisor(self, engine: Engine, embedded: bool) -> FlakySupervisor:
         supervisor = FlakySupervisor(engine, address="", max_runs=self._world.hazards.max_runs, embedded=embedded)
         supervisor.world = self._world
         return supervisor
 
-    def _serve(self, clock: NodeClock) -> None:
+    def _serve(self, clock: NodeClock, models: SimModels) -> None:
         db, supervisor = self._db, self._supervisor
         self.runs = RunServicer(
             db=db,
             clock=clock,
             supervisor=supervisor,
             log=self.log,
-            knows_model=lambda _: True,
+            knows_model=models.knows,
             check_callback=lambda _: None,
             ids=self._world.ids,
         )

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, bindparam, delete, exists
 from common.db import idempotency
 from common.db.tables import run_events, runs
 from services.runs.model import RunState
+from services.runs.store import traces
 
 # The last batch of a run stays: it holds the end, which every reader must be able to reach.
 _OLD_EVENTS = delete(run_events).where(
@@ -20,6 +21,7 @@ _OLD_EVENTS = delete(run_events).where(
 
 
 def forget(conn: Connection, before: datetime) -> int:
-    """Delete events of stopped runs, and remembered requests, from before this time; how many batches went."""
+    """Delete events of stopped runs, traces and remembered requests from before this time; how many batches went."""
     idempotency.forget_before(conn, before)
+    traces.forget(conn, before)
     return conn.execute(_OLD_EVENTS, {"before": before}).rowcount

@@ -12,10 +12,16 @@ from common.db.errors import translate
 from common.pb.bridle.v1.agent_service_pb2_grpc import add_AgentServiceServicer_to_server
 from common.rpc.chain import ChainLimits, build_chain
 from common.rpc.server import bind, build_server, graceful_stop
+from common.seal import KeySeal
 from common.telemetry.metrics import Metrics
 from services.agents.servicer import AgentServicer
 from tests.helpers.database import DatabaseFactory, fresh_database
 from tests.rpc.agents.rig import ByMetadata, ListedTools, Rig
+
+
+async def knows_model(organization_id: str, handle: str) -> bool:
+    """Only the demo models."""
+    return handle.startswith("demo/")
 
 
 @pytest.fixture
@@ -36,7 +42,8 @@ async def rig(databases: DatabaseFactory) -> AsyncIterator[Rig]:
             db=db,
             clock=SystemClock(),
             catalog=ListedTools(),
-            knows_model=lambda handle: handle.startswith("demo/"),
+            seal=KeySeal("test"),
+            knows_model=knows_model,
             default_model="demo/echo",
             cancel_runs=made.cancel_runs,
         )

@@ -118,9 +118,7 @@ async def test_what_is_not_there_yet_is_refused_and_not_ignored(rig: Rig) -> Non
     with_blocks = api.CreateAgentRequest(agent=Agent(), memory_blocks=[block_pb2.Block(label="human")])
     assert await not_served(rig.stub.CreateAgent(with_blocks)) == "memory_blocks"
     assert await not_served(rig.create(block_ids=[new_id(Prefix.BLOCK)])) == "agent.block_ids"
-    assert await not_served(rig.create(secrets={"KEY": "value"})) == "agent.secrets"
     agent = await rig.create()
-    assert await not_served(rig.update(Agent(id=agent.id, secrets={"KEY": "value"}))) == "agent.secrets"
     assert await not_served(rig.update(Agent(id=agent.id), "block_ids")) == "agent.block_ids"
 
 

@@ -128,7 +128,9 @@ class Agent(_message.Message):
 
     @_builtins.property
     def secrets(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Environment of its tools, at most 64 keys. Stored encrypted, never returned."""
+        """Environment of its tools: at most 64 keys (letters, digits and underscores, at most 128) with values of at most 32 KiB.
+        Stored encrypted, never returned. An update replaces all of them; one of `*` without any leaves them as they are.
+        """
 
     @_builtins.property
     def secret_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

@@ -160,7 +160,7 @@ class Model(_message.Message):
     name: _builtins.str
     """The name that is sent to the provider."""
     context_window: _builtins.int
-    """Tokens that fit into one call."""
+    """Tokens that fit into one call; 0 if neither the provider nor this server knows."""
     supports_tools: _builtins.bool
     """True for models that can call tools."""
     supports_images: _builtins.bool
@@ -227,13 +227,15 @@ class Provider(_message.Message):
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name used before the slash of a handle: lower-case letters, digits and dashes, at most 32 characters."""
+    """Name used before the slash of a handle: lower-case letters, digits and dashes, at most 32 characters; not `demo`. It
+    wins over a provider of the same name in the server's environment.
+    """
     api: Global___Provider.Api.ValueType
     """Which API the provider speaks."""
     base_url: _builtins.str
-    """Where it is; unset: the vendor's own address."""
+    """Where it is, http or https, at most 2,000 characters; unset: the vendor's own address."""
     api_key: _builtins.str
-    """Its key. Stored encrypted, never returned."""
+    """Its key, at most 8,000 characters; required at the vendor's own address. Stored encrypted, never returned."""
     has_api_key: _builtins.bool
     """Whether a key is stored."""
     @_builtins.property

@@ -659,16 +659,18 @@ Global___GetStepTraceRequest: _TypeAlias = GetStepTraceRequest  # noqa: Y015
 
 @_typing.final
 class GetStepTraceResponse(_message.Message):
-    """A step's trace. Keys and secrets are removed, long values are cut."""
+    """A step's trace. Keys, secrets and the bytes of images are removed, long values are cut, and it says where."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUEST_FIELD_NUMBER: _builtins.int
     RESPONSE_FIELD_NUMBER: _builtins.int
     request: _builtins.str
-    """What was sent, as JSON."""
+    """The body that was sent, as JSON."""
     response: _builtins.str
-    """What came back, as JSON."""
+    """What came back, as JSON: `outcome` (`ok`, `cancelled` or an error type), `attempts`, `error`, `usage`, `turn` (the
+    parts of the answer so far) and `events` (the provider's own).
+    """
     def __init__(
         self,
         *,

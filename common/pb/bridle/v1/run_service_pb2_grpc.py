@@ -160,7 +160,7 @@ class RunServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetStepTrace(self, request, context):
-        """What was sent to the provider for a step and what it answered, if traces are kept.
+        """What was sent to the provider for a step and what it answered. NOT_FOUND if no trace was kept.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -59,7 +59,7 @@ class RunServiceStub:
     GetStep: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.GetStepRequest, _run_pb2.Step]
     """One step."""
     GetStepTrace: _grpc.UnaryUnaryMultiCallable[_run_service_pb2.GetStepTraceRequest, _run_service_pb2.GetStepTraceResponse]
-    """What was sent to the provider for a step and what it answered, if traces are kept."""
+    """What was sent to the provider for a step and what it answered. NOT_FOUND if no trace was kept."""
 
 @_typing.type_check_only
 class RunServiceAsyncStub(RunServiceStub):
@@ -90,7 +90,7 @@ class RunServiceAsyncStub(RunServiceStub):
     GetStep: _aio.UnaryUnaryMultiCallable[_run_service_pb2.GetStepRequest, _run_pb2.Step]  # type: ignore[assignment]
     """One step."""
     GetStepTrace: _aio.UnaryUnaryMultiCallable[_run_service_pb2.GetStepTraceRequest, _run_service_pb2.GetStepTraceResponse]  # type: ignore[assignment]
-    """What was sent to the provider for a step and what it answered, if traces are kept."""
+    """What was sent to the provider for a step and what it answered. NOT_FOUND if no trace was kept."""
 
 class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     """Runs: start, follow, stop."""
@@ -168,6 +168,6 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _run_service_pb2.GetStepTraceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_run_service_pb2.GetStepTraceResponse, _abc.Awaitable[_run_service_pb2.GetStepTraceResponse]]:
-        """What was sent to the provider for a step and what it answered, if traces are kept."""
+        """What was sent to the provider for a step and what it answered. NOT_FOUND if no trace was kept."""
 
 def add_RunServiceServicer_to_server(servicer: RunServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -164,7 +164,7 @@ def test_every_mistake_of_a_request_is_found() -> None:
 
 
 def test_a_mistake_is_told_before_what_is_not_served() -> None:
-    assert broken(validate.create, CreateAgentRequest(agent=Agent(model="x", secrets={"a": "b"}))) == ["agent.model"]
+    assert broken(validate.create, CreateAgentRequest(agent=Agent(model="x", block_ids=["b"]))) == ["agent.model"]
 
 
 @pytest.mark.parametrize("text", ["agent-1", "", "run-00000000-0000-4000-8000-000000000000"])
@@ -186,9 +186,39 @@ def test_a_star_does_not_name_what_is_not_served_unless_it_is_set() -> None:
     request = UpdateAgentRequest(agent=agent)
     request.update_mask.paths[:] = ["*"]
     validate.update(request)
-    request.agent.secrets["a"] = "b"
-    with pytest.raises(NotImplementedYet, match=r"agent\.secrets"):
+    request.agent.block_ids.append("b")
+    with pytest.raises(NotImplementedYet, match=r"agent\.block_ids"):
         validate.update(request)
+
+
+@pytest.mark.parametrize(
+    ("secrets", "field"),
+    [
+        ({"": "x"}, "agent.secrets[]"),
+        ({"1ST": "x"}, "agent.secrets[1ST]"),
+        ({"A-B": "x"}, "agent.secrets[A-B]"),
+        ({"A=B": "x"}, "agent.secrets[A=B]"),
+        ({"GROSS_Ä": "x"}, "agent.secrets[GROSS_Ä]"),
+        ({"A" * 129: "x"}, f"agent.secrets[{'A' * 40}]"),
+        ({"A": "x" * (32 * 1024 + 1)}, "agent.secrets[A]"),
+        ({"A": "x\0y"}, "agent.secrets[A]"),
+        ({f"A{number}": "x" for number in range(65)}, "agent.secrets"),
+    ],
+)
+def test_secrets_are_an_environment(secrets: dict[str, str], field: str) -> None:
+    assert broken(validate.create, CreateAgentRequest(agent=Agent(secrets=secrets))) == [field]
+    assert broken(validate.update, UpdateAgentRequest(agent=Agent(id=AGENT, secrets=secrets))) == [field]
+
+
+def test_a_star_without_secrets_leaves_them_alone() -> None:
+    request = UpdateAgentRequest(agent=Agent(id=AGENT, name="ok"))
+    request.update_mask.paths[:] = ["*"]
+    assert "secrets" not in validate.update(request)
+    request.agent.secrets["A"] = "b"
+    assert "secrets" in validate.update(request)
+    request = UpdateAgentRequest(agent=Agent(id=AGENT))
+    request.update_mask.paths[:] = ["secrets"]
+    assert validate.update(request) == ("secrets",)
 
 
 def test_values_that_stay_and_values_that_come_must_fit() -> None:

@@ -1,17 +1,26 @@
 """Which providers there are, from the variables that everybody uses."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 import httpx2
 import pytest
+from prometheus_client import CollectorRegistry
 
 from services.models import catalog
 from services.models.environment import is_openai, providers
 from services.models.errors import ModelError, ModelErrorType
 from services.models.http import http_client
+from services.models.metrics import ModelMetrics
 from services.models.registry import ProviderModels
 from tests.helpers.fakellm import fake_llm
 from tests.helpers.providers import ask, collect
+
+ORG = "org"
+
+
+def found(environ: Mapping[str, str], http: httpx2.AsyncClient, openai_api: str = "auto") -> ProviderModels:
+    """The models of a server with these variables."""
+    return ProviderModels(providers(environ, http, ModelMetrics(CollectorRegistry()), openai_api))
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +33,10 @@ async def http() -> AsyncIterator[httpx2.AsyncClient]:
     ("handle", "variable"), [("openai/gpt-5", "OPENAI_API_KEY"), ("anthropic/claude-opus-5", "ANTHROPIC_API_KEY")]
 )
 async def test_without_a_key_it_says_which_is_missing(handle: str, variable: str, http: httpx2.AsyncClient) -> None:
-    models = ProviderModels(providers({}, http))
-    assert models.knows(handle)
-    _, error = await collect(models.resolve(handle)[0], ask())
+    models = found({}, http)
+    assert await models.knows(ORG, handle)
+    provider, _ = await models.resolve(ORG, handle)
+    _, error = await collect(provider, ask())
     assert error is not None
     assert error.kind is ModelErrorType.AUTHENTICATION
     assert variable in error.message
@@ -47,7 +57,7 @@ async def test_the_standard_variables_work(
 ) -> None:
     async with fake_llm() as fake:
         environ = {name: value.format(f"http://{fake.address}") for name, value in variables.items()}
-        provider, name = ProviderModels(providers(environ, http)).resolve(handle)
+        provider, name = await found(environ, http).resolve(ORG, handle)
         _, error = await collect(provider, ask(model=name))
         assert error is None
         assert fake.requests[0].path == path
@@ -55,13 +65,26 @@ async def test_the_standard_variables_work(
         assert fake.requests[0].body["model"] == handle.partition("/")[2]
 
 
-def test_handles(http: httpx2.AsyncClient) -> None:
-    models = ProviderModels(providers({}, http))
-    assert not models.knows("openai/")
-    assert not models.knows("openai")
-    assert not models.knows("ollama/llama"), "only with a variable of its own"
-    with pytest.raises(ModelError, match="not configured"):
-        models.resolve("ollama/llama")
+async def test_handles(http: httpx2.AsyncClient) -> None:
+    models = found({}, http)
+    assert not await models.knows(ORG, "openai/")
+    assert not await models.knows(ORG, "openai")
+    assert not await models.knows(ORG, "ollama/llama"), "only with a variable of its own"
+    with pytest.raises(ModelError, match="No model provider 'ollama' is configured") as raised:
+        await models.resolve(ORG, "ollama/llama")
+    assert raised.value.kind is ModelErrorType.AUTHENTICATION
+
+
+@pytest.mark.parametrize(
+    ("choice", "path"),
+    [("auto", "/v1/chat/completions"), ("chat", "/v1/chat/completions"), ("responses", "/v1/responses")],
+)
+async def test_which_of_openai_s_apis_is_a_choice(choice: str, path: str, http: httpx2.AsyncClient) -> None:
+    async with fake_llm() as fake:
+        provider, name = await found({"OPENAI_BASE_URL": fake.openai_base_url}, http, choice).resolve(ORG, "openai/x")
+        _, error = await collect(provider, ask(model=name))
+        assert error is None
+        assert fake.requests[0].path == path
 
 
 def test_only_openai_itself_is_spoken_to_by_its_newest_api() -> None:
