@@ -36,8 +36,10 @@ from gateway.app import create_app
 from gateway.callbacks import render as render_callback
 from gateway.server import http_server
 from services.agents.servicer import AgentServicer
+from services.blocks.servicer import BlockServicer
 from services.callbacks.relay import CallbackRelay
 from services.conversations.servicer import ConversationServicer
+from services.messages.preview import Previews
 from services.messages.servicer import MessageServicer
 from services.models.api import Models
 from services.models.catalog import ModelInfo
@@ -64,6 +66,7 @@ from services.runs.traces import Traces
 from services.runs.watch import ApprovalWatch
 from services.tools.builtin import BUILTIN_TOOLS
 from services.tools.functions import FunctionTool, FunctionTools
+from services.tools.memory import memory_tools
 from services.tools.servicer import ToolServicer
 
 logger = logging.getLogger(__name__)
@@ -99,7 +102,7 @@ class Node:
         own = _models(settings, parts, StoredProviders(db, self.seal, http, model_metrics), http, model_metrics)
         models = parts.models or own
         self.traces = Traces(db, parts.clock, self.seal, settings.trace_bytes) if settings.trace else None
-        tools = FunctionTools((*BUILTIN_TOOLS, *parts.tools))
+        tools = FunctionTools((*BUILTIN_TOOLS, *memory_tools(db, parts.clock), *parts.tools))
         ttl = settings.approval_ttl
         engine = Engine(
             db=db,
@@ -162,10 +165,21 @@ class Node:
                 default_model=settings.default_model,
                 cancel_runs=cancel_runs,
             ),
-            conversations=ConversationServicer(db=self.db, clock=self.clock, knows_model=models.knows),
+            blocks=BlockServicer(db=self.db, clock=self.clock),
+            conversations=ConversationServicer(
+                db=self.db,
+                clock=self.clock,
+                catalog=tools,
+                knows_model=models.knows,
+                default_model=settings.default_model,
+            ),
             tools=ToolServicer(db=self.db, clock=self.clock, tools=tools),
             models=ModelServicer(db=self.db, clock=self.clock, seal=self.seal, models=listed),
-            messages=MessageServicer(db=self.db, runs=stub),
+            messages=MessageServicer(
+                db=self.db,
+                runs=stub,
+                previews=Previews(db=self.db, catalog=tools, models=models, default_model=settings.default_model),
+            ),
             runs=runs,
             approvals=ApprovalServicer(
                 db=self.db,

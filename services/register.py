@@ -15,6 +15,7 @@ from common.pb.bridle.v1 import (
     tool_service_pb2_grpc,
 )
 from services.agents.servicer import AgentServicer
+from services.blocks.servicer import BlockServicer
 from services.conversations.servicer import ConversationServicer
 from services.messages.servicer import MessageServicer
 from services.models.servicer import ModelServicer
@@ -27,6 +28,7 @@ class Servicers(Struct, frozen=True):
     """Everything this program can serve."""
 
     agents: AgentServicer
+    blocks: BlockServicer
     conversations: ConversationServicer
     tools: ToolServicer
     models: ModelServicer
@@ -42,8 +44,7 @@ def register(server: Any, servicers: Servicers, roles: tuple[str, ...]) -> list[
         conversation_service_pb2_grpc.add_ConversationServiceServicer_to_server(servicers.conversations, server)
         tool_service_pb2_grpc.add_ToolServiceServicer_to_server(servicers.tools, server)
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(servicers.models, server)
-        # Part of the contract, not served yet: every method answers UNIMPLEMENTED.
-        block_service_pb2_grpc.add_BlockServiceServicer_to_server(block_service_pb2_grpc.BlockServiceServicer(), server)
+        block_service_pb2_grpc.add_BlockServiceServicer_to_server(servicers.blocks, server)
     if "messages" in roles:
         message_service_pb2_grpc.add_MessageServiceServicer_to_server(servicers.messages, server)
     if "runs" in roles:

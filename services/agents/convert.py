@@ -47,14 +47,20 @@ def new_agent(
         version=1,
         created_at=now,
         updated_at=now,
+        block_ids=tuple(pb.block_ids),
     )
 
 
 def changed_agent(current: model.Agent, pb: agent_pb2.Agent, default_model: str, *, secrets: bool) -> model.Agent:
     """The agent with everything that a caller can set taken from `pb`; its secrets only if they are meant."""
     keys = pb.secrets if secrets else current.spec.secret_keys
-    spec = _with_secrets(spec_from_pb(pb, default_model), keys)
-    return replace(current, name=pb.name, tags=tuple(sorted(pb.tags)), spec=spec)
+    return replace(
+        current,
+        name=pb.name,
+        tags=tuple(sorted(pb.tags)),
+        block_ids=tuple(pb.block_ids),
+        spec=_with_secrets(spec_from_pb(pb, default_model), keys),
+    )
 
 
 def _with_secrets(spec: model.AgentSpec, keys: Iterable[str]) -> model.AgentSpec:
@@ -62,7 +68,7 @@ def _with_secrets(spec: model.AgentSpec, keys: Iterable[str]) -> model.AgentSpec
 
 
 def spec_from_pb(pb: agent_pb2.Agent, default_model: str) -> model.AgentSpec:
-    """What a caller can set, apart from name and tags."""
+    """What a caller can set, apart from name, tags and blocks."""
     return model.AgentSpec(
         description=pb.description,
         system=pb.system,
@@ -71,7 +77,6 @@ def spec_from_pb(pb: agent_pb2.Agent, default_model: str) -> model.AgentSpec:
         metadata=to_dict(pb.metadata),
         tool_ids=tuple(dict.fromkeys(pb.tool_ids)),
         tool_rules=tuple(rule_from_pb(rule) for rule in pb.tool_rules),
-        block_ids=tuple(pb.block_ids),
         compaction=compaction_from_pb(pb.compaction),
         timezone=pb.timezone,
         approval_ttl=to_seconds(pb.approval_ttl) if pb.HasField("approval_ttl") else None,
@@ -92,7 +97,7 @@ def agent_to_pb(agent: model.Agent) -> agent_pb2.Agent:
         tags=agent.tags,
         tool_ids=spec.tool_ids,
         tool_rules=[rule_to_pb(rule) for rule in spec.tool_rules],
-        block_ids=spec.block_ids,
+        block_ids=agent.block_ids,
         compaction=_compaction_to_pb(spec.compaction),
         timezone=spec.timezone,
         secret_keys=spec.secret_keys,

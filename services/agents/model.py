@@ -100,7 +100,7 @@ ToolRule = (
 
 
 class AgentSpec(Struct, frozen=True, omit_defaults=True):
-    """What a caller can set, apart from what queries look at (name, tags)."""
+    """What a caller can set, apart from what has rows or columns of its own (name, tags, blocks)."""
 
     description: str = ""
     system: str = ""
@@ -109,7 +109,6 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
     tool_ids: tuple[str, ...] = ()
     tool_rules: tuple[ToolRule, ...] = ()
-    block_ids: tuple[str, ...] = ()
     compaction: CompactionSettings = CompactionSettings()
     timezone: str = ""
     # Only their names: the values are in a table of their own, sealed.
@@ -131,6 +130,8 @@ class Agent(Struct, frozen=True):
     version: int
     created_at: datetime
     updated_at: datetime
+    # In prompt order.
+    block_ids: tuple[str, ...] = ()
     last_stop_reason: str | None = None
     last_run_completed_at: datetime | None = None
     last_run_duration_us: int | None = None

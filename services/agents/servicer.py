@@ -19,7 +19,9 @@ from common.rpc.context import current_call
 from common.seal import Seal
 from services.agents import convert, secrets, store, validate
 from services.agents.attach import attach
+from services.agents.memory import attach_blocks
 from services.agents.model import Agent
+from services.blocks.convert import new_block
 from services.tools.catalog import ToolCatalog
 from services.wire import masks
 from services.wire.repeats import fingerprint
@@ -153,7 +155,13 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
             now=self._clock.now(),
         )
         tools = self._catalog.find(conn, organization_id, draft.spec.tool_ids, request.tool_names)
-        agent = replace(draft, spec=attach(draft.spec, tools))
+        made = [
+            new_block(block, self._ids(Prefix.BLOCK), organization_id, draft.created_at)
+            for block in request.memory_blocks
+        ]
+        block_ids = (*draft.block_ids, *(block.id for block in made))
+        agent = replace(draft, spec=attach(draft.spec, tools), block_ids=block_ids)
+        attach_blocks(conn, agent, made)
         store.insert(conn, agent)
         if request.agent.secrets:
             secrets.replace(conn, self._seal, agent.id, request.agent.secrets)
@@ -177,6 +185,8 @@ class AgentServicer(agent_service_pb2_grpc.AgentServiceServicer):
             secrets.replace(conn, self._seal, current.id, request.agent.secrets)
         elif wanted == current:
             return current
+        if wanted.block_ids != current.block_ids:
+            attach_blocks(conn, wanted)
         changed = replace(wanted, version=current.version + 1, updated_at=self._clock.now())
         store.replace(conn, current, changed)
         return changed

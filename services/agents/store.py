@@ -4,14 +4,34 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    func,
+    literal,
+    select,
+    union_all,
+)
 
 from common.db.paging import fetch_page, list_scope
-from common.db.tables import agent_tags, agents, conversations, runs
+from common.db.tables import agent_blocks, agent_tags, agents, conversations, runs
 from common.errors import NotFound
 from services.agents.model import Agent, AgentFilter, AgentSpec
 
 _LIVE = ("queued", "running", "awaiting_approval")
+# The position of what has none.
+_TAG = -1
+_ids: BindParameter[Any] = bindparam("ids", expanding=True)
+_BELONGINGS = union_all(
+    select(agent_tags.c.agent_id, agent_tags.c.tag, literal(_TAG)).where(agent_tags.c.agent_id.in_(_ids)),
+    select(agent_blocks.c.agent_id, agent_blocks.c.block_id, agent_blocks.c.position).where(
+        agent_blocks.c.agent_id.in_(_ids)
+    ),
+)
 _spec = msgspec.json.Decoder(AgentSpec)
 
 
@@ -41,6 +61,7 @@ def insert(conn: Connection, agent: Agent) -> None:
         )
     )
     _insert_tags(conn, agent)
+    _insert_blocks(conn, agent)
 
 
 def get(conn: Connection, organization_id: str, agent_id: str) -> Agent:
@@ -59,6 +80,9 @@ def replace(conn: Connection, current: Agent, changed: Agent) -> None:
     if changed.tags != current.tags:
         conn.execute(agent_tags.delete().where(agent_tags.c.agent_id == changed.id))
         _insert_tags(conn, changed)
+    if changed.block_ids != current.block_ids:
+        conn.execute(agent_blocks.delete().where(agent_blocks.c.agent_id == changed.id))
+        _insert_blocks(conn, changed)
 
 
 def delete(conn: Connection, agent_id: str) -> None:
@@ -85,7 +109,7 @@ def list_page(
         token=token,
         descending=newest_first,
     )
-    return _with_tags(conn, page.rows), page.next_page_token
+    return _whole(conn, page.rows), page.next_page_token
 
 
 def count(conn: Connection, organization_id: str, wanted: AgentFilter) -> int:
@@ -126,24 +150,34 @@ def _insert_tags(conn: Connection, agent: Agent) -> None:
     conn.execute(agent_tags.insert(), [{**common, "tag": tag, "folded": tag.casefold()} for tag in agent.tags])
 
 
+def _insert_blocks(conn: Connection, agent: Agent) -> None:
+    if agent.block_ids:
+        placed = [{"agent_id": agent.id, "block_id": each, "position": n} for n, each in enumerate(agent.block_ids)]
+        conn.execute(agent_blocks.insert(), placed)
+
+
 def _one(conn: Connection, query: Select[Any], organization_id: str, agent_id: str) -> Agent:
     mine = query.where(agents.c.organization_id == organization_id, agents.c.id == agent_id)
     row = conn.execute(mine).one_or_none()
     if row is None:
         raise NotFound("agent", agent_id)
-    return _with_tags(conn, [row])[0]
+    return _whole(conn, [row])[0]
 
 
-def _with_tags(conn: Connection, rows: Sequence[Row[Any]]) -> list[Agent]:
-    tags: dict[str, list[str]] = {row.id: [] for row in rows}
-    if tags:
-        query = select(agent_tags.c.agent_id, agent_tags.c.tag).where(agent_tags.c.agent_id.in_(tags))
-        for agent_id, tag in conn.execute(query):
-            tags[agent_id].append(tag)
-    return [_agent(row, tags[row.id]) for row in rows]
+def _whole(conn: Connection, rows: Sequence[Row[Any]]) -> list[Agent]:
+    """With what has rows of its own, all of it by one query: every run begins with this."""
+    ids = [row.id for row in rows]
+    tags: dict[str, list[str]] = {each: [] for each in ids}
+    blocks: dict[str, list[tuple[int, str]]] = {each: [] for each in ids}
+    for agent_id, item, position in conn.execute(_BELONGINGS, {"ids": ids}):
+        if position == _TAG:
+            tags[agent_id].append(item)
+        else:
+            blocks[agent_id].append((position, item))
+    return [_agent(row, tags[row.id], blocks[row.id]) for row in rows]
 
 
-def _agent(row: Row[Any], tags: Iterable[str]) -> Agent:
+def _agent(row: Row[Any], tags: Iterable[str], blocks: Iterable[tuple[int, str]]) -> Agent:
     return Agent(
         id=row.id,
         organization_id=row.organization_id,
@@ -154,6 +188,7 @@ def _agent(row: Row[Any], tags: Iterable[str]) -> Agent:
         version=row.version,
         created_at=row.created_at,
         updated_at=row.updated_at,
+        block_ids=tuple(block_id for _, block_id in sorted(blocks)),
         last_stop_reason=row.last_stop_reason,
         last_run_completed_at=row.last_run_completed_at,
         last_run_duration_us=row.last_run_duration_us,

@@ -1,13 +1,15 @@
 """The rules that the comments of agent.proto and agent_service.proto state, with every broken one named at once."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from common.errors import FieldViolation, InvalidArgument, NotImplementedYet
+from common.errors import FieldViolation, InvalidArgument
 from common.ids import Prefix
 from common.pb.bridle.v1 import agent_pb2, agent_service_pb2, model_pb2, stop_reason_pb2, tool_rule_pb2
 from services.agents.attach import MAX_RULES, MAX_TOOLS
 from services.agents.model import CompactionSettings
+from services.blocks import validate as blocks
+from services.blocks.model import MAX_BLOCKS, clash
 from services.wire import checks, masks
 from services.wire.checks import Found, require
 from services.wire.wellknown import present
@@ -24,8 +26,6 @@ _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _MAX_QUERY = 1_000
 _DEFAULTS = CompactionSettings()
 _ORDERS = {"": True, "create_time desc": True, "create_time": False}
-# Part of the contract, not of this server yet: refused rather than ignored.
-_UNSERVED = ("block_ids",)
 
 
 def create(request: agent_service_pb2.CreateAgentRequest) -> None:
@@ -38,10 +38,8 @@ def create(request: agent_service_pb2.CreateAgentRequest) -> None:
     found += checks.count("tool_names", request.tool_names, MAX_TOOLS)
     found += _each("tool_names", request.tool_names, checks.tool_name)
     found += _request_id(request.request_id)
+    found += _memory(request)
     require(found)
-    if request.memory_blocks:
-        raise NotImplementedYet("memory_blocks")
-    _refuse_unserved(name for name in _UNSERVED if getattr(agent, name))
 
 
 def update(request: agent_service_pb2.UpdateAgentRequest) -> tuple[str, ...]:
@@ -60,7 +58,6 @@ def update(request: agent_service_pb2.UpdateAgentRequest) -> tuple[str, ...]:
     if everything and not request.agent.secrets:
         # Who has read the agent cannot give them back: they are never returned.
         paths = tuple(path for path in paths if path != "secrets")
-    _refuse_unserved(name for name in _UNSERVED if name in fields and (getattr(request.agent, name) or not everything))
     return paths
 
 
@@ -95,12 +92,6 @@ def newest_first(order_by: str) -> bool:
 def tag_query(text: str) -> None:
     """Refuse a text that no tag can contain."""
     require(checks.text("query", text, most=_MAX_QUERY))
-
-
-def _refuse_unserved(names: Iterator[str]) -> None:
-    name = next(names, None)
-    if name is not None:
-        raise NotImplementedYet(f"agent.{name}")
 
 
 def _fields(agent: Agent, names: Collection[str]) -> Found:
@@ -144,6 +135,23 @@ def _secrets(field: str, agent: Agent) -> Found:
         # An environment cannot hold it.
         if "\0" in value:
             yield FieldViolation(f"{field}[{key[:_SHOWN_KEY]}]", "must not contain a NUL character")
+
+
+def _block_ids(field: str, agent: Agent) -> Found:
+    yield from checks.count(field, agent.block_ids, MAX_BLOCKS)
+    yield from _each(field, agent.block_ids, lambda at, value: checks.identifier(at, Prefix.BLOCK, value))
+    yield from checks.no_duplicates(field, agent.block_ids)
+
+
+def _memory(request: agent_service_pb2.CreateAgentRequest) -> Found:
+    made = request.memory_blocks
+    if made and len(request.agent.block_ids) + len(made) > MAX_BLOCKS:
+        yield FieldViolation("memory_blocks", f"must have at most {MAX_BLOCKS} elements, with those of agent.block_ids")
+    for number, block in enumerate(made):
+        yield from blocks.new_block(f"memory_blocks[{number}]", block)
+    place = clash([block.label for block in made])
+    if place is not None:
+        yield FieldViolation(f"memory_blocks[{place}].label", "is the label of an earlier block")
 
 
 def _approval_ttl(field: str, agent: Agent) -> Found:
@@ -241,6 +249,7 @@ _CHECKS: dict[str, Callable[[str, Agent], Found]] = {
     "metadata": lambda field, agent: checks.json(field, agent.metadata, _MAX_METADATA_BYTES),
     "tool_ids": _tool_ids,
     "tool_rules": _tool_rules,
+    "block_ids": _block_ids,
     "compaction": _compaction,
     "secrets": _secrets,
     "timezone": lambda field, agent: checks.timezone(field, agent.timezone),

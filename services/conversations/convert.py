@@ -4,8 +4,12 @@ from datetime import datetime
 
 from common.pb.bridle.v1 import conversation_pb2
 from services.agents.convert import etag, settings_from_pb, settings_to_pb
+from services.context.overview import Overview
 from services.conversations.model import Conversation, ConversationSpec
 from services.messages.convert import timestamp
+from services.wire.wellknown import enum_number
+
+_KIND = (conversation_pb2.ContextOverview.Section.Kind, "KIND_")
 
 
 def new_conversation(
@@ -56,3 +60,20 @@ def conversation_to_pb(conversation: Conversation) -> conversation_pb2.Conversat
     if conversation.last_message_at is not None:
         pb.last_message_time.CopyFrom(timestamp(conversation.last_message_at))
     return pb
+
+
+def overview_to_pb(overview: Overview) -> conversation_pb2.ContextOverview:
+    """What the model would be shown."""
+    return conversation_pb2.ContextOverview(
+        window=overview.window or 0,
+        tokens=sum(section.tokens for section in overview.sections),
+        message_count=len(overview.message_ids),
+        total_message_count=overview.total,
+        sections=[
+            conversation_pb2.ContextOverview.Section(
+                kind=enum_number(*_KIND, section.kind), text=section.text, tokens=section.tokens
+            )
+            for section in overview.sections
+        ],
+        message_ids=overview.message_ids,
+    )

@@ -105,5 +105,6 @@ def _message(row: Row[Any], copy: Conversation, ids: IdSource) -> dict[str, Any]
         "seq": row.seq,
         "role": row.role,
         "body": row.body,
+        "search_text": row.search_text,
         "created_at": row.created_at,
     }

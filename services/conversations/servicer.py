@@ -1,5 +1,6 @@
 """ConversationService: validate, convert, one transaction, convert back."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -18,9 +19,12 @@ from common.pb.bridle.v1 import conversation_pb2, conversation_service_pb2, conv
 from common.rpc.context import current_call
 from services.agents import store as agents_store
 from services.agents.convert import etag
+from services.context.overview import overview
+from services.context.situation import situation
 from services.conversations import convert, store, validate
 from services.conversations.fork import fork
 from services.conversations.model import Conversation
+from services.tools.catalog import ToolCatalog
 from services.wire import masks
 from services.wire.repeats import fingerprint
 
@@ -35,12 +39,16 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         *,
         db: Database,
         clock: Clock,
+        catalog: ToolCatalog,
         knows_model: Callable[[str, str], Awaitable[bool]],
+        default_model: str,
         ids: IdSource = new_id,
     ) -> None:
         self._db = db
         self._clock = clock
+        self._catalog = catalog
         self._knows_model = knows_model
+        self._default_model = default_model
         self._ids = ids
 
     async def CreateConversation(
@@ -107,6 +115,15 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         validate.conversation_id(request.conversation_id)
         changed = await self._db.write(self._reset, _organization(), request.conversation_id)
         return convert.conversation_to_pb(changed)
+
+    async def GetContext(
+        self, request: conversation_service_pb2.GetContextRequest, context: Any
+    ) -> conversation_pb2.ContextOverview:
+        """What the model would be shown now, whatever the conversation's runs are at."""
+        validate.conversation_id(request.conversation_id)
+        now = await self._db.read(situation, _organization(), request.conversation_id, self._catalog)
+        # Counting tokens takes longer than anything that may be done between two events of a stream.
+        return convert.overview_to_pb(await asyncio.to_thread(overview, now, self._default_model))
 
     async def _require_model(self, handle: str) -> None:
         if handle and not await self._knows_model(_organization(), handle):

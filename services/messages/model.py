@@ -131,6 +131,15 @@ class NewMessage(Struct, frozen=True):
     step_id: str = ""
 
 
+class InContext(Struct, frozen=True):
+    """A message that the model is shown, and its place in the log."""
+
+    id: str
+    seq: int
+    role: Role
+    body: Body
+
+
 class Message(Struct, frozen=True):
     """A message as it is stored."""
 

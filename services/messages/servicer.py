@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from common.db.engine import Database
@@ -18,6 +19,8 @@ from common.pb.bridle.v1 import (
 from common.rpc.context import current_call
 from services.messages import store, validate_requests
 from services.messages.convert import message_to_pb
+from services.messages.preview import Previews
+from services.messages.words import words
 
 if TYPE_CHECKING:
     # The stub's async face exists for type checkers only.
@@ -34,9 +37,10 @@ _SAID_TO_IT = (message_pb2.Message.ROLE_USER, message_pb2.Message.ROLE_SYSTEM, m
 class MessageServicer(message_service_pb2_grpc.MessageServiceServicer):
     """A reader of runs, and of the conversation log."""
 
-    def __init__(self, *, db: Database, runs: "RunServiceAsyncStub") -> None:
+    def __init__(self, *, db: Database, runs: "RunServiceAsyncStub", previews: Previews) -> None:
         self._db = db
         self._runs = runs
+        self._previews = previews
         self._cancels: set[asyncio.Task[None]] = set()
 
     async def SendMessage(
@@ -103,6 +107,14 @@ class MessageServicer(message_service_pb2_grpc.MessageServiceServicer):
         self._cancels.add(task)
         task.add_done_callback(self._cancels.discard)
 
+    async def PreviewMessage(
+        self, request: message_service_pb2.PreviewMessageRequest, context: Any
+    ) -> message_service_pb2.PreviewMessageResponse:
+        """The provider request that a message would cause."""
+        validate_requests.run(request.run)
+        provider, body = await self._previews.make(current_call().organization_id, request.run)
+        return message_service_pb2.PreviewMessageResponse(provider=provider, request=body.decode())
+
     async def ListMessages(
         self, request: message_service_pb2.ListMessagesRequest, context: Any
     ) -> message_service_pb2.ListMessagesResponse:
@@ -127,3 +139,20 @@ class MessageServicer(message_service_pb2_grpc.MessageServiceServicer):
         validate_requests.message_id(request.message_id)
         organization_id = current_call().organization_id
         return message_to_pb(await self._db.lookup(store.get_message, organization_id, request.message_id))
+
+    async def SearchMessages(
+        self, request: message_service_pb2.SearchMessagesRequest, context: Any
+    ) -> message_service_pb2.SearchMessagesResponse:
+        """A page of messages that contain words, newest first."""
+        validate_requests.search(request)
+        wanted = store.Search(
+            organization_id=current_call().organization_id,
+            words=tuple(words(request.query)),
+            agent_id=request.agent_id,
+            conversation_id=request.conversation_id,
+            since=request.created_after.ToDatetime(UTC) if request.HasField("created_after") else None,
+            until=request.created_before.ToDatetime(UTC) if request.HasField("created_before") else None,
+        )
+        size = page_size(request.page_size)
+        found, token = await self._db.read(store.search_messages, wanted, size, request.page_token)
+        return message_service_pb2.SearchMessagesResponse(messages=map(message_to_pb, found), next_page_token=token)

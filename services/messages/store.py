@@ -4,23 +4,26 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, select
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, literal, or_, select, union_all
 
 from common.db.paging import SortKey, after, fetch_page, list_scope
 from common.db.tables import agents, conversations, messages, runs
 from common.errors import InvalidArgument, NotFound
-from services.messages.model import Body, Message, Role
+from services.messages.model import InContext, Message, Role
 from services.runs.store import rows
 
-_CONTEXT = (
-    select(messages.c.role, messages.c.body)
+_columns = (messages.c.id, messages.c.seq, messages.c.role, messages.c.body)
+_this = conversations.c.id == bindparam("conversation_id")
+# Two ranges of two indexes: neither reads what lies below the floor.
+_in_context = union_all(
+    select(literal(0).label("place"), *_columns)
+    .join(conversations, conversations.c.summary_message_id == messages.c.id)
+    .where(_this),
+    select(literal(1).label("place"), *_columns)
     .join(conversations, conversations.c.id == messages.c.conversation_id)
-    .where(
-        messages.c.conversation_id == bindparam("conversation_id"),
-        messages.c.seq >= conversations.c.context_floor,
-    )
-    .order_by(messages.c.seq)
-)
+    .where(_this, messages.c.seq >= conversations.c.context_floor, messages.c.role != Role.SUMMARY),
+).subquery()
+_CONTEXT = select(_in_context).order_by(_in_context.c.place, _in_context.c.seq)
 _GET = select(messages).where(
     messages.c.id == bindparam("message_id"), messages.c.organization_id == bindparam("organization_id")
 )
@@ -51,11 +54,11 @@ class MessageFilter(Struct, frozen=True):
     descending: bool = False
 
 
-def context(conn: Connection, conversation_id: str) -> list[tuple[Role, Body]]:
-    """What is in the context now: the log from its floor, and nothing else (promise 5)."""
+def context(conn: Connection, conversation_id: str) -> list[InContext]:
+    """What is in the context now: the summary of what lies below the floor, if there is one, and the log from there."""
     found = conn.execute(_CONTEXT, {"conversation_id": conversation_id})
     decode = rows.BODY.decode
-    return [(_ROLES[row.role], decode(row.body)) for row in found]
+    return [InContext(row.id, row.seq, _ROLES[row.role], decode(row.body)) for row in found]
 
 
 def get_message(conn: Connection, organization_id: str, message_id: str) -> Message:
@@ -86,9 +89,65 @@ def list_messages(conn: Connection, which: MessageFilter, size: int, token: str)
     return [rows.message(row) for row in page.rows], page.next_page_token
 
 
+class Search(Struct, frozen=True):
+    """Which messages are looked for: those in which every word occurs. `until` is not included."""
+
+    organization_id: str
+    words: tuple[str, ...]
+    agent_id: str = ""
+    conversation_id: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    # None: whoever spoke.
+    roles: tuple[Role, ...] | None = None
+
+
+def search_messages(conn: Connection, wanted: Search, size: int, token: str) -> tuple[list[Message], str]:
+    """A page of findings, newest first. What is in a deleted conversation is not found."""
+    _require_scope(conn, wanted)
+    page = fetch_page(
+        conn,
+        _found(wanted),
+        (messages.c.created_at, messages.c.id),
+        scope=list_scope("SearchMessages", wanted),
+        size=size,
+        token=token,
+        descending=True,
+    )
+    return [rows.message(row) for row in page.rows], page.next_page_token
+
+
+def _require_scope(conn: Connection, wanted: Search) -> None:
+    if wanted.agent_id:
+        _default_conversation(conn, wanted.organization_id, wanted.agent_id)
+    if wanted.conversation_id:
+        _require_conversation(conn, wanted.organization_id, wanted.conversation_id)
+
+
+def _found(wanted: Search) -> Select[tuple[object, ...]]:
+    query = (
+        select(messages)
+        .join(conversations, conversations.c.id == messages.c.conversation_id)
+        .where(messages.c.organization_id == wanted.organization_id, conversations.c.deleted_at.is_(None))
+    )
+    if wanted.conversation_id:
+        query = query.where(messages.c.conversation_id == wanted.conversation_id)
+    if wanted.agent_id:
+        query = query.where(messages.c.agent_id == wanted.agent_id)
+    if wanted.roles is not None:
+        query = query.where(messages.c.role.in_(wanted.roles))
+    if wanted.since is not None:
+        query = query.where(messages.c.created_at >= wanted.since)
+    if wanted.until is not None:
+        query = query.where(messages.c.created_at < wanted.until)
+    return query.where(*(messages.c.search_text.contains(word, autoescape=True) for word in wanted.words))
+
+
 def _select(conn: Connection, which: MessageFilter) -> Select[tuple[object, ...]]:
     query = select(messages).where(messages.c.organization_id == which.organization_id)
-    conversation_id = which.conversation_id or _default_conversation(conn, which)
+    conversation_id = which.conversation_id
+    if which.agent_id:
+        conversation_id = _default_conversation(conn, which.organization_id, which.agent_id)
     if conversation_id:
         _require_conversation(conn, which.organization_id, conversation_id)
         query = query.where(messages.c.conversation_id == conversation_id)
@@ -96,8 +155,11 @@ def _select(conn: Connection, which: MessageFilter) -> Select[tuple[object, ...]
         conversation_id = _conversation_of(conn, which.organization_id, which.run_id)
         query = query.where(messages.c.run_id == which.run_id)
     if which.in_context:
-        floor = select(conversations.c.context_floor).where(conversations.c.id == messages.c.conversation_id)
-        query = query.where(messages.c.seq >= floor.scalar_subquery())
+        mine = conversations.c.id == messages.c.conversation_id
+        floor = select(conversations.c.context_floor).where(mine).scalar_subquery()
+        summary = select(conversations.c.summary_message_id).where(mine).scalar_subquery()
+        above = (messages.c.seq >= floor) & (messages.c.role != Role.SUMMARY)
+        query = query.where(or_(above, messages.c.id == summary))
     if which.after_message_id:
         key = _position(conn, which, "after_message_id", which.after_message_id, conversation_id)
         query = query.where(after(_order(which), key))
@@ -122,16 +184,13 @@ def _position(conn: Connection, which: MessageFilter, field: str, message_id: st
     return message.seq, message.id
 
 
-def _default_conversation(conn: Connection, which: MessageFilter) -> str:
-    if not which.agent_id:
-        return ""
-    found: str | None = conn.execute(
-        select(agents.c.default_conversation_id).where(
-            agents.c.id == which.agent_id, agents.c.organization_id == which.organization_id
-        )
-    ).scalar()
+def _default_conversation(conn: Connection, organization_id: str, agent_id: str) -> str:
+    query = select(agents.c.default_conversation_id).where(
+        agents.c.id == agent_id, agents.c.organization_id == organization_id
+    )
+    found: str | None = conn.execute(query).scalar()
     if found is None:
-        raise NotFound("agent", which.agent_id)
+        raise NotFound("agent", agent_id)
     return found
 
 

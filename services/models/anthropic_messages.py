@@ -55,6 +55,10 @@ class AnthropicProvider:
         headers = _WITH_SAMPLING if "temperature" in body else {}
         return exchange(self._endpoint, msgspec.json.encode(body), AnthropicReader(), request, headers)
 
+    def preview(self, request: ModelRequest) -> bytes:
+        """The body of that turn's request."""
+        return msgspec.json.encode(anthropic_body(request))
+
 
 def anthropic_body(request: ModelRequest) -> dict[str, Any]:
     """The request as it is sent, with marks where the provider is to cache."""

@@ -1,4 +1,4 @@
-"""What the engine knows of models: a provider is `stream(request) -> events` and nothing else."""
+"""What the engine knows of models: a provider is `stream(request) -> events`, and can say what it would send."""
 
 from collections.abc import AsyncGenerator
 from enum import StrEnum
@@ -115,6 +115,10 @@ class Provider(Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """One turn of the model. Raises ModelError."""
+        ...
+
+    def preview(self, request: ModelRequest) -> bytes:
+        """The body that `stream` would send, byte for byte. Nothing is sent, and nothing secret is in it."""
         ...
 
 

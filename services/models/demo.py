@@ -7,6 +7,8 @@ each token, `demo/silent` never answers.
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 
+import msgspec
+
 from services.messages.model import Part, Role, Text, ToolReturn
 from services.models import script
 from services.models.api import (
@@ -49,6 +51,10 @@ class DemoProvider:
             yield event
         finish = Finish.TOOL_CALLS if calls else Finish.STOP
         yield Finished(finish, Usage(input_tokens=_weight_of(request), output_tokens=written))
+
+    def preview(self, request: ModelRequest) -> bytes:
+        """The request itself: it goes nowhere, so it has no other form."""
+        return msgspec.json.encode(msgspec.structs.replace(request, watch=None))
 
 
 def _situation(request: ModelRequest) -> script.Situation:

@@ -1,12 +1,13 @@
 """The providers that the standard variables of the SDKs stand for."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import anthropic
 import httpx2
+import msgspec
 import openai
 from msgspec import Struct
 from msgspec.structs import replace
@@ -52,12 +53,17 @@ class Credentials(Struct, frozen=True):
 class Unconfigured:
     """A provider that nobody gave a key to."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, body: Callable[[ModelRequest], dict[str, Any]]) -> None:
         self._message = message
+        self._body = body
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Says what is missing."""
         raise ModelError(ModelErrorType.AUTHENTICATION, self._message)
+
+    def preview(self, request: ModelRequest) -> bytes:
+        """What would be sent with a key."""
+        return msgspec.json.encode(self._body(request))
 
 
 def providers(
@@ -129,7 +135,7 @@ def _openai(environ: Mapping[str, str], http: httpx2.AsyncClient, api: str) -> S
     )
     own = is_openai(access.base_url)
     if own and not access.api_key:
-        return _without_key("OPENAI_API_KEY")
+        return _without_key("OPENAI_API_KEY", openai_responses.responses_body)
     return openai_source(access, http, responses=own if api == "auto" else api == "responses")
 
 
@@ -140,12 +146,12 @@ def _anthropic(environ: Mapping[str, str], http: httpx2.AsyncClient) -> Source:
         auth_token=_get(environ, "ANTHROPIC_AUTH_TOKEN"),
     )
     if access.base_url == ANTHROPIC_URL and not access.api_key and not access.auth_token:
-        return _without_key("ANTHROPIC_API_KEY")
+        return _without_key("ANTHROPIC_API_KEY", anthropic_messages.anthropic_body)
     return anthropic_source(access, http)
 
 
-def _without_key(variable: str) -> Source:
-    return Source(Unconfigured(f"No key for this model's provider: set {variable} where the server is started."))
+def _without_key(variable: str, body: Callable[[ModelRequest], dict[str, Any]]) -> Source:
+    return Source(Unconfigured(f"No key for this model's provider: set {variable} where the server is started.", body))
 
 
 def _get(environ: Mapping[str, str], name: str) -> str:

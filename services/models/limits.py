@@ -57,6 +57,10 @@ class Limited:
                 yield event
                 wait, what = limits.token_gap, f"The model fell silent for {limits.token_gap:g} s."
 
+    def preview(self, request: ModelRequest) -> bytes:
+        """The provider's own."""
+        return self._provider.preview(request)
+
 
 def _or(value: float | None, default: float) -> float:
     return default if value is None else value

@@ -89,3 +89,7 @@ class Measured:
         finally:
             self._metrics.calls.labels(self._label, outcome).inc()
             self._metrics.seconds.labels(self._label).observe(clock() - began)
+
+    def preview(self, request: ModelRequest) -> bytes:
+        """What would be sent, which is not counted."""
+        return self._provider.preview(request)

@@ -35,8 +35,12 @@ class ChatProvider:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """One turn of the model."""
-        body = msgspec.json.encode(chat_body(request, own=self._own))
-        return exchange(self._endpoint, body, ChatReader(frozenset(tool.name for tool in request.tools)), request)
+        reader = ChatReader(frozenset(tool.name for tool in request.tools))
+        return exchange(self._endpoint, self.preview(request), reader, request)
+
+    def preview(self, request: ModelRequest) -> bytes:
+        """The body of that turn's request."""
+        return msgspec.json.encode(chat_body(request, own=self._own))
 
 
 def chat_body(request: ModelRequest, *, own: bool) -> dict[str, Any]:

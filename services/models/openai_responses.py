@@ -35,8 +35,11 @@ class ResponsesProvider:
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """One turn of the model."""
-        body = msgspec.json.encode(responses_body(request))
-        return exchange(self._endpoint, body, ResponsesReader(), request)
+        return exchange(self._endpoint, self.preview(request), ResponsesReader(), request)
+
+    def preview(self, request: ModelRequest) -> bytes:
+        """The body of that turn's request."""
+        return msgspec.json.encode(responses_body(request))
 
 
 def responses_body(request: ModelRequest) -> dict[str, Any]:

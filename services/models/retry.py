@@ -57,6 +57,10 @@ class Retrying:
                 self._on_retry()
             await asyncio.sleep(wait)
 
+    def preview(self, request: ModelRequest) -> bytes:
+        """The provider's own."""
+        return self._provider.preview(request)
+
     def _wait(self, error: ModelError, attempt: int) -> float | None:
         """Seconds until the next attempt, or None if there is none."""
         policy = self._policy

@@ -1,11 +1,16 @@
 """Providers that organizations bring: from a row to a client, once for each time the row changes."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import httpx2
 
 from common.db.engine import Database
 from common.errors import FailedPrecondition
 from common.seal import Seal
-from services.models import store
+from services.models import anthropic_messages, openai_chat, openai_responses, store
+from services.models.api import ModelRequest
 from services.models.environment import Credentials, Unconfigured, anthropic_source, guarded, openai_source
 from services.models.metrics import ORGANIZATION, ModelMetrics
 from services.models.sources import Source
@@ -13,6 +18,11 @@ from services.models.store import StoredProvider
 
 OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC = "openai_chat", "openai_responses", "anthropic"
 
+_BODIES: dict[str, Callable[[ModelRequest], dict[str, Any]]] = {
+    OPENAI_CHAT: partial(openai_chat.chat_body, own=False),
+    OPENAI_RESPONSES: openai_responses.responses_body,
+    ANTHROPIC: anthropic_messages.anthropic_body,
+}
 # Clients that are kept ready; one more costs a millisecond to make.
 _MOST = 1000
 
@@ -54,7 +64,7 @@ class StoredProviders:
         try:
             key = self._seal.open(row.sealed_key, row.where) if row.sealed_key is not None else ""
         except FailedPrecondition as error:
-            return Source(Unconfigured(error.message))
+            return Source(Unconfigured(error.message, _BODIES[row.api]))
         access = Credentials(row.base_url, key)
         if row.api == ANTHROPIC:
             return anthropic_source(access, self._http)

@@ -1,8 +1,10 @@
 """What a run is given when an owner takes it up."""
 
+from collections.abc import Iterable
 from datetime import timedelta
 
-from services.runs.model import ClientTool
+from services.agents.model import AgentSpec
+from services.runs.model import ClientTool, RunOptions
 from services.runs.protocol import Config
 from services.runs.store.claim import Claim
 from services.tools.api import ToolDefinition
@@ -12,9 +14,21 @@ def configure(
     claim: Claim, default_model: str, approval_ttl: float, client_tools: tuple[ClientTool, ...] = ()
 ) -> Config:
     """The run's own options over its agent's settings over the server's; an answer's client tools first."""
-    options, spec = claim.run.request.options, claim.agent.spec
+    options = claim.run.request.options
     client_tools = client_tools or claim.state.client_tools or options.client_tools
-    tools = {tool.name: tool for tool in claim.tools}
+    return settle(options, claim.agent.spec, claim.tools, client_tools, default_model, approval_ttl)
+
+
+def settle(
+    options: RunOptions,
+    spec: AgentSpec,
+    attached: Iterable[ToolDefinition],
+    client_tools: tuple[ClientTool, ...],
+    default_model: str,
+    approval_ttl: float = 0.0,
+) -> Config:
+    """The same for a run that has no owner, or that nobody has asked for yet."""
+    tools = {tool.name: tool for tool in attached}
     tools |= {tool.name: _definition(tool) for tool in client_tools}
     ttl = approval_ttl if spec.approval_ttl is None else spec.approval_ttl
     return Config(

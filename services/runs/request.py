@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 
-from services.context.prompt import shown, system_prompt
+from services.blocks import store as blocks_store
+from services.context.request import model_request
+from services.messages.model import InContext
 from services.messages.store import context
-from services.models.api import ContextMessage, ModelRequest, ToolSpec
+from services.models.api import ModelRequest
 from services.runs.events import Entry, MessageAdded
 from services.runs.journal import Journal
 from services.runs.protocol import CallModel, Config
@@ -17,26 +19,28 @@ class Requests:
     def __init__(self, claim: Claim, journal: Journal) -> None:
         self._claim = claim
         self._journal = journal
-        self._context: list[ContextMessage] | None = None
+        self._context: list[InContext] | None = None
 
     def added(self, entries: Iterable[Entry]) -> None:
         """These were committed."""
         if self._context is not None:
             messages = [entry.event.message for entry in entries if isinstance(entry.event, MessageAdded)]
-            self._context += shown((message.role, message.body) for message in messages)
+            self._context += [InContext(each.id, each.seq, each.role, each.body) for each in messages]
 
     async def build(self, effect: CallModel, config: Config) -> ModelRequest:
         """The request of one turn."""
         run, agent = self._claim.run, self._claim.agent
         if self._context is None:
-            self._context = shown(await self._journal.read(context, run.conversation_id))
-        tools = [config.tools[name] for name in effect.tool_names]
-        return ModelRequest(
+            self._context = await self._journal.read(context, run.conversation_id)
+        return model_request(
+            agent,
             model=config.model,
-            system=system_prompt(agent, config.rules, run.request.options.system),
-            messages=tuple(self._context),
-            tools=tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools),
+            context=self._context,
+            tools=[config.tools[name] for name in effect.tool_names],
+            # Read for every turn: others may have changed them since the last one, and so may the agent itself.
+            blocks=await self._journal.read(blocks_store.of_agent, agent.id),
+            rules=config.rules,
+            system=run.request.options.system,
             forced=effect.forced,
             parallel=effect.parallel,
-            settings=agent.spec.model_settings,
         )

@@ -29,7 +29,7 @@ class FunctionTool(Struct, frozen=True):
 
 
 class FunctionTools:
-    """A catalog and a runner in one, for tools that need neither a database nor a sandbox."""
+    """A catalog and a runner in one, for tools that need no sandbox."""
 
     def __init__(self, tools: Iterable[FunctionTool]) -> None:
         self._by_name = {tool.definition.name: tool for tool in tools}

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.struct_pb2 import Struct
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from common.errors import FieldViolation, InvalidArgument
 from common.ids import Prefix, is_id
@@ -17,6 +18,9 @@ Found = Iterator[FieldViolation]
 
 # A time limit is added to the time of day, which ends with the year 9999.
 _MAX_SECONDS = 3650 * 24 * 3600
+# Of the years that a timestamp may lie in.
+_FIRST_SECOND = -62_135_596_800
+_LAST_SECOND = 253_402_300_799
 _HANDLE = re.compile(r"[a-z0-9-]{1,32}/[!-~]{1,200}")
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,48}")
 
@@ -41,6 +45,11 @@ def text(field: str, value: str, *, least: int = 0, most: int) -> Found:
     if not least <= len(value) <= most:
         size = f"{least} to {most:,}" if least else f"at most {most:,}"
         yield FieldViolation(field, f"must have {size} characters")
+    yield from storable(field, value)
+
+
+def storable(field: str, value: str) -> Found:
+    """A text of any length."""
     # Postgres cannot store it.
     if "\0" in value:
         yield FieldViolation(field, "must not contain a NUL character")
@@ -93,6 +102,12 @@ def duration(field: str, value: Duration) -> Found:
     """A time limit."""
     if abs(value.nanos) >= 1_000_000_000 or not 0 < to_seconds(value) <= _MAX_SECONDS:
         yield FieldViolation(field, "must be more than 0 and at most 3,650 days")
+
+
+def moment(field: str, value: Timestamp) -> Found:
+    """A time of day that exists."""
+    if not (0 <= value.nanos < 1_000_000_000 and _FIRST_SECOND <= value.seconds <= _LAST_SECOND):
+        yield FieldViolation(field, "must be a time in the years 1 to 9999")
 
 
 def json(field: str, value: Struct, most: int | None = None) -> Found:

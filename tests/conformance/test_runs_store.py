@@ -130,7 +130,7 @@ async def test_a_late_writer_is_refused_and_leaves_nothing(db: Database) -> None
     assert await count(db, run_events) == 1
     # Nor has it used up a position of the log.
     await db.write(checkpoint, step(new, 1))
-    assert [body.parts for _, body in await db.read(context, agent.default_conversation_id)] == [
+    assert [each.body.parts for each in await db.read(context, agent.default_conversation_id)] == [
         (Text("message 0"),),
         (Text("message 1"),),
     ]

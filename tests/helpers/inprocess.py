@@ -24,6 +24,7 @@ from common.pb.bridle.v1 import (
 )
 from common.pb.bridle.v1.agent_service_pb2_grpc import AgentServiceStub
 from common.pb.bridle.v1.approval_service_pb2_grpc import ApprovalServiceStub
+from common.pb.bridle.v1.block_service_pb2_grpc import BlockServiceStub
 from common.pb.bridle.v1.conversation_service_pb2_grpc import ConversationServiceStub
 from common.pb.bridle.v1.message_service_pb2_grpc import MessageServiceStub
 from common.pb.bridle.v1.model_service_pb2_grpc import ModelServiceStub
@@ -88,6 +89,7 @@ class World:
         self.conversations: Any = ConversationServiceStub(channel)
         self.tools: Any = ToolServiceStub(channel)
         self.providers: Any = ModelServiceStub(channel)
+        self.blocks: Any = BlockServiceStub(channel)
 
     async def make_agent(
         self, tools: Sequence[str] = (), *, approval: Sequence[str] = (), rules: Sequence[Rule] = (), **fields: Any

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from common.ids import Prefix, new_id
 from services.models.api import (
     CallArguments,
@@ -148,6 +150,10 @@ class ScriptedModel:
         except BaseException:
             made.end("failed")
             raise
+
+    def preview(self, request: ModelRequest) -> bytes:
+        """The request itself."""
+        return msgspec.json.encode(request)
 
 
 class ScriptedModels:

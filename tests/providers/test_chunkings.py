@@ -63,6 +63,9 @@ class Replay:
     def stream(self, request: Any) -> AsyncGenerator[ModelEvent, None]:
         return exchange(self._endpoint, b"", self._reader, request)
 
+    def preview(self, request: Any) -> bytes:
+        return b""
+
 
 def reader_of(api: Api) -> Reader:
     match api:

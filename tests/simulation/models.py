@@ -114,6 +114,10 @@ class SimModels:
         finally:
             self._studio.end(node, run_id)
 
+    def preview(self, request: ModelRequest) -> bytes:
+        """Nobody asks."""
+        return b""
+
     def _turn(self, request: ModelRequest) -> list[ModelEvent]:
         rng, names = self._world.rng, [tool.name for tool in request.tools]
         if self._world.hazards.calm:

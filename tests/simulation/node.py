@@ -13,6 +13,7 @@ from common.ids import Prefix
 from common.pb.bridle.v1.run_service_pb2_grpc import RunServiceStub, add_RunServiceServicer_to_server
 from common.rpc.context import CallContext, enter_call
 from common.rpc.local import LocalChannel
+from services.messages.preview import Previews
 from services.messages.servicer import MessageServicer
 from services.runs.actor import Engine
 from services.runs.approval_servicer import ApprovalServicer
@@ -127,14 +128,14 @@ class Node:
             approval_ttl=world.hazards.approval_ttl,
         )
         self._supervisor = self._context.run(self._new_supervisor, engine, embedded)
-        self._serve(clock, models)
+        self._serve(clock, models, Previews(db=self._db, catalog=tools, models=models, default_model="sim/model"))
 
     def _new_supervisor(self, engine: Engine, embedded: bool) -> FlakySupervisor:
         supervisor = FlakySupervisor(engine, address="", max_runs=self._world.hazards.max_runs, embedded=embedded)
         supervisor.world = self._world
         return supervisor
 
-    def _serve(self, clock: NodeClock, models: SimModels) -> None:
+    def _serve(self, clock: NodeClock, models: SimModels, previews: Previews) -> None:
         db, supervisor = self._db, self._supervisor
         self.runs = RunServicer(
             db=db,
@@ -149,7 +150,8 @@ class Node:
         self.approvals = ApprovalServicer(db=db, clock=clock, supervisor=supervisor, feed=self._feed, watch=watch)
         local = LocalChannel()
         add_RunServiceServicer_to_server(self.runs, local)  # type: ignore[arg-type]
-        self.messages = MessageServicer(db=db, runs=RunServiceStub(cast("grpc.aio.Channel", local)))
+        stub = RunServiceStub(cast("grpc.aio.Channel", local))
+        self.messages = MessageServicer(db=db, runs=stub, previews=previews)
 
     # --- its life -----------------------------------------------------------------------------------------------------
 

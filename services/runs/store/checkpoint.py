@@ -284,19 +284,7 @@ class _Writer:
             created_at=self._cp.now,
         )
         self._position += 1
-        self._conn.execute(
-            _ADD_MESSAGE,
-            {
-                **self._ids(),
-                "id": message.id,
-                "conversation_id": message.conversation_id,
-                "seq": message.seq,
-                "step_id": message.step_id or None,
-                "role": message.role,
-                "body": rows.BODY.encode(message.body),
-                "created_at": message.created_at,
-            },
-        )
+        self._conn.execute(_ADD_MESSAGE, rows.message_row(message))
         return events.MessageAdded(message)
 
     def _begin_step(self, record: protocol.BeginStep) -> events.StepStarted:

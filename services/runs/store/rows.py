@@ -6,6 +6,7 @@ from sqlalchemy import Row
 
 from common.db.codec import Codec
 from services.messages.model import Body, Message, Role
+from services.messages.words import search_text
 from services.runs.model import (
     Approval,
     ApprovalDetail,
@@ -103,3 +104,20 @@ def message(row: Row[Any]) -> Message:
         body=BODY.decode(row.body),
         created_at=row.created_at,
     )
+
+
+def message_row(message: Message) -> dict[str, Any]:
+    """What a message is in `messages`: every one that is added is written by this."""
+    return {
+        "id": message.id,
+        "organization_id": message.organization_id,
+        "agent_id": message.agent_id,
+        "conversation_id": message.conversation_id,
+        "seq": message.seq,
+        "run_id": message.run_id or None,
+        "step_id": message.step_id or None,
+        "role": message.role,
+        "body": BODY.encode(message.body),
+        "search_text": search_text(message.body),
+        "created_at": message.created_at,
+    }

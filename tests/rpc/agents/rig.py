@@ -139,10 +139,5 @@ async def not_found(call: Awaitable[Any]) -> tuple[str, str]:
     return metadata["resource"], metadata["id"]
 
 
-async def not_served(call: Awaitable[Any]) -> str:
-    """What a call is refused for because it does not exist yet."""
-    return (await refused(call, grpc.StatusCode.UNIMPLEMENTED, "NOT_IMPLEMENTED"))["method"]
-
-
 async def rows(db: Database, table: Any) -> int:
     return await db.read(lambda conn: conn.execute(select(func.count()).select_from(table)).scalar_one())

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from common.db.tables import agents, conversations
 from common.ids import DEFAULT_ORGANIZATION, Prefix, is_id, new_id
-from common.pb.bridle.v1 import agent_pb2, block_pb2
+from common.pb.bridle.v1 import agent_pb2
 from common.pb.bridle.v1 import agent_service_pb2 as api
 from common.pb.bridle.v1.tool_rule_pb2 import ToolRule
 from tests.rpc.agents.rig import (
@@ -21,7 +21,6 @@ from tests.rpc.agents.rig import (
     Rig,
     invalid,
     not_found,
-    not_served,
     refused,
     rows,
 )
@@ -112,14 +111,6 @@ async def test_all_broken_rules_are_reported_together_and_nothing_is_made(rig: R
     assert await invalid(rig.stub.CreateAgent(request)) == fields
     assert await invalid(rig.stub.CreateAgent(api.CreateAgentRequest())) == ["agent"]
     assert await rows(rig.db, agents) == 0
-
-
-async def test_what_is_not_there_yet_is_refused_and_not_ignored(rig: Rig) -> None:
-    with_blocks = api.CreateAgentRequest(agent=Agent(), memory_blocks=[block_pb2.Block(label="human")])
-    assert await not_served(rig.stub.CreateAgent(with_blocks)) == "memory_blocks"
-    assert await not_served(rig.create(block_ids=[new_id(Prefix.BLOCK)])) == "agent.block_ids"
-    agent = await rig.create()
-    assert await not_served(rig.update(Agent(id=agent.id), "block_ids")) == "agent.block_ids"
 
 
 async def test_a_repeated_creation_gives_the_agent_as_it_is_now(rig: Rig) -> None:

@@ -235,10 +235,7 @@ async def test_what_cannot_be_an_id_is_refused(conversations: Conversations, met
 
 
 async def test_what_is_not_there_yet_says_so(conversations: Conversations, agent: AgentClient) -> None:
-    for method, request in (
-        ("GetContext", api.GetContextRequest(conversation_id=agent.conversation_id)),
-        ("CompactConversation", api.CompactConversationRequest(conversation_id=agent.conversation_id)),
-    ):
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await getattr(conversations.stub, method)(request, timeout=10)
-        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    request = api.CompactConversationRequest(conversation_id=agent.conversation_id)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await conversations.stub.CompactConversation(request, timeout=10)
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -6,11 +6,15 @@ from common.db.tables import agents
 from common.ids import Prefix, new_id
 from common.pb.bridle.v1.tool_rule_pb2 import ToolRule
 from services.tools.builtin import BUILTIN_TOOLS
+from services.tools.memory import MEMORY_TOOLS
 from tests.helpers.inprocess import Run, World, approve, invalid, not_found
 from tests.helpers.models import ProbeTool, call, say
 from tests.rpc.tools.rig import Tools, approval_rule
 
 DICE, TIME, WAIT = (tool.definition.id for tool in BUILTIN_TOOLS)
+EVERY = sorted(
+    ["delete_files", *(tool.definition.name for tool in BUILTIN_TOOLS), *(tool.name for tool in MEMORY_TOOLS)]
+)
 
 
 async def test_an_attached_tool_can_be_called_from_the_next_run_on(tools: Tools, world: World) -> None:
@@ -148,7 +152,7 @@ async def test_bad_requests_name_their_fields_and_what_is_missing(tools: Tools, 
 
 async def test_tools_are_listed_by_agent_name_and_text(tools: Tools, world: World) -> None:
     agent = await world.make_agent(["wait", "roll_dice"])
-    assert await tools.names() == ["delete_files", "get_time", "roll_dice", "wait"]
+    assert await tools.names() == EVERY
     assert await tools.names(agent_id=agent.id) == ["roll_dice", "wait"]
     assert await tools.names(agent_id=agent.id, query="DIE") == ["roll_dice"]
     assert await tools.names(names=["wait", "nothing", "get_time"]) == ["get_time", "wait"]
@@ -156,11 +160,12 @@ async def test_tools_are_listed_by_agent_name_and_text(tools: Tools, world: Worl
 
 
 async def test_tools_come_in_pages(tools: Tools) -> None:
-    first, token = await tools.page(page_size=3)
-    assert first == ["delete_files", "get_time", "roll_dice"]
-    assert await tools.page(page_size=3, page_token=token) == (["wait"], "")
-    assert await tools.page(page_size=4) == ([*first, "wait"], "")
-    assert await invalid(tools.page(page_size=3, page_token=token, query="x")) == ["page_token"]
+    most = len(EVERY) - 1
+    first, token = await tools.page(page_size=most)
+    assert first == EVERY[:most]
+    assert await tools.page(page_size=most, page_token=token) == (EVERY[most:], "")
+    assert await tools.page(page_size=len(EVERY)) == (EVERY, "")
+    assert await invalid(tools.page(page_size=most, page_token=token, query="x")) == ["page_token"]
 
 
 async def test_a_list_is_refused_what_it_cannot_mean(tools: Tools) -> None:

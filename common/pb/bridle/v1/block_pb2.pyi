@@ -44,7 +44,7 @@ class Block(_message.Message):
     value: _builtins.str
     """The text, at most `limit` characters."""
     limit: _builtins.int
-    """Most characters of value; 0 = 100,000."""
+    """Most characters of value, at most 500,000; 0 = 100,000."""
     description: _builtins.str
     """Tells the agent what the block is for, at most 10,000 characters."""
     read_only: _builtins.bool

@@ -129,6 +129,8 @@ class ContextOverview(_message.Message):
             """The summary of older messages."""
             KIND_MESSAGES: ContextOverview.Section._Kind.ValueType  # 6
             """Messages."""
+            KIND_METADATA: ContextOverview.Section._Kind.ValueType  # 7
+            """What else the agent is told about itself: its time zone."""
 
         class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
             """What it is."""
@@ -147,6 +149,8 @@ class ContextOverview(_message.Message):
         """The summary of older messages."""
         KIND_MESSAGES: ContextOverview.Section.Kind.ValueType  # 6
         """Messages."""
+        KIND_METADATA: ContextOverview.Section.Kind.ValueType  # 7
+        """What else the agent is told about itself: its time zone."""
 
         KIND_FIELD_NUMBER: _builtins.int
         TEXT_FIELD_NUMBER: _builtins.int
@@ -154,7 +158,7 @@ class ContextOverview(_message.Message):
         kind: Global___ContextOverview.Section.Kind.ValueType
         """What it is."""
         text: _builtins.str
-        """Its text."""
+        """Its text; of TOOLS a JSON array of functions; of MESSAGES none, because message_ids name them."""
         tokens: _builtins.int
         """What it weighs."""
         def __init__(
@@ -177,9 +181,9 @@ class ContextOverview(_message.Message):
     SECTIONS_FIELD_NUMBER: _builtins.int
     MESSAGE_IDS_FIELD_NUMBER: _builtins.int
     window: _builtins.int
-    """Tokens that fit."""
+    """Tokens that fit; 0: the server does not know the model's window, and the agent sets none."""
     tokens: _builtins.int
-    """Tokens used."""
+    """Tokens used, counted offline: the sum of the sections."""
     message_count: _builtins.int
     """Messages in context."""
     total_message_count: _builtins.int

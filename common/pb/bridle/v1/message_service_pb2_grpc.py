@@ -88,7 +88,7 @@ class MessageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PreviewMessage(self, request, context):
-        """The provider request that a message would cause, without sending it.
+        """The provider request that a message would cause, without sending it. A message that would be refused is refused.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

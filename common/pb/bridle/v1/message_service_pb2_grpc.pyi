@@ -40,7 +40,7 @@ class MessageServiceStub:
     StreamMessage: _grpc.UnaryStreamMultiCallable[_message_service_pb2.StreamMessageRequest, _run_service_pb2.StreamRunResponse]
     """The same, showing every event as it happens. The first answer names the run, so that it can be cancelled or followed again."""
     PreviewMessage: _grpc.UnaryUnaryMultiCallable[_message_service_pb2.PreviewMessageRequest, _message_service_pb2.PreviewMessageResponse]
-    """The provider request that a message would cause, without sending it."""
+    """The provider request that a message would cause, without sending it. A message that would be refused is refused."""
     ListMessages: _grpc.UnaryUnaryMultiCallable[_message_service_pb2.ListMessagesRequest, _message_service_pb2.ListMessagesResponse]
     """Messages of a conversation, a run or an agent."""
     GetMessage: _grpc.UnaryUnaryMultiCallable[_message_service_pb2.GetMessageRequest, _message_pb2.Message]
@@ -58,7 +58,7 @@ class MessageServiceAsyncStub(MessageServiceStub):
     StreamMessage: _aio.UnaryStreamMultiCallable[_message_service_pb2.StreamMessageRequest, _run_service_pb2.StreamRunResponse]  # type: ignore[assignment]
     """The same, showing every event as it happens. The first answer names the run, so that it can be cancelled or followed again."""
     PreviewMessage: _aio.UnaryUnaryMultiCallable[_message_service_pb2.PreviewMessageRequest, _message_service_pb2.PreviewMessageResponse]  # type: ignore[assignment]
-    """The provider request that a message would cause, without sending it."""
+    """The provider request that a message would cause, without sending it. A message that would be refused is refused."""
     ListMessages: _aio.UnaryUnaryMultiCallable[_message_service_pb2.ListMessagesRequest, _message_service_pb2.ListMessagesResponse]  # type: ignore[assignment]
     """Messages of a conversation, a run or an agent."""
     GetMessage: _aio.UnaryUnaryMultiCallable[_message_service_pb2.GetMessageRequest, _message_pb2.Message]  # type: ignore[assignment]
@@ -88,7 +88,7 @@ class MessageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _message_service_pb2.PreviewMessageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_message_service_pb2.PreviewMessageResponse, _abc.Awaitable[_message_service_pb2.PreviewMessageResponse]]:
-        """The provider request that a message would cause, without sending it."""
+        """The provider request that a message would cause, without sending it. A message that would be refused is refused."""
 
     def ListMessages(
         self,

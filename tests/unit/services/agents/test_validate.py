@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from common.errors import InvalidArgument, NotImplementedYet
+from common.errors import InvalidArgument
 from common.pb.bridle.v1.agent_pb2 import Agent, CompactionSettings
 from common.pb.bridle.v1.agent_service_pb2 import CreateAgentRequest, UpdateAgentRequest
 from common.pb.bridle.v1.model_pb2 import ModelSettings
@@ -163,10 +163,6 @@ def test_every_mistake_of_a_request_is_found() -> None:
     assert broken(validate.create, CreateAgentRequest(tool_names=["a"] * 257)) == ["agent", "tool_names"]
 
 
-def test_a_mistake_is_told_before_what_is_not_served() -> None:
-    assert broken(validate.create, CreateAgentRequest(agent=Agent(model="x", block_ids=["b"]))) == ["agent.model"]
-
-
 @pytest.mark.parametrize("text", ["agent-1", "", "run-00000000-0000-4000-8000-000000000000"])
 def test_ids(text: str) -> None:
     assert broken(validate.agent_id, text) == ["agent_id"]
@@ -179,16 +175,6 @@ def test_an_update_looks_only_at_what_it_changes() -> None:
     assert validate.update(request) == ("name", "model_settings.context_window")
     request.update_mask.paths[:] = ["model_settings"]
     assert broken(validate.update, request) == ["agent.model_settings.temperature"]
-
-
-def test_a_star_does_not_name_what_is_not_served_unless_it_is_set() -> None:
-    agent = Agent(id=AGENT, name="ok")
-    request = UpdateAgentRequest(agent=agent)
-    request.update_mask.paths[:] = ["*"]
-    validate.update(request)
-    request.agent.block_ids.append("b")
-    with pytest.raises(NotImplementedYet, match=r"agent\.block_ids"):
-        validate.update(request)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,9 @@ class Fails:
         yield TextChunk("hi")
         yield Finished(Finish.STOP)
 
+    def preview(self, request: ModelRequest) -> bytes:
+        return request.model.encode()
+
 
 async def test_it_gives_up_after_so_many_attempts() -> None:
     provider = Fails(10)
