@@ -146,6 +146,18 @@ class Settings:
         parse.duration,
         "How long an approval stays open until its calls are denied; 0: for ever.",
     )
+    tool_timeout: float = _setting(
+        "TOOL_TIMEOUT",
+        "60",
+        partial(parse.number, least=0.1, most=86_400),
+        "How long a call of a tool may take that has no timeout of its own.",
+    )
+    tool_requirements: bool = _setting(
+        "TOOL_REQUIREMENTS",
+        "false",
+        parse.boolean,
+        "`true` allows Python tools to declare pip requirements, which the server then installs for them.",
+    )
     heartbeat_seconds: float = _setting(
         "HEARTBEAT_SECONDS",
         "15",

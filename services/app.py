@@ -35,6 +35,7 @@ from common.telemetry.metrics import Metrics
 from gateway.app import create_app
 from gateway.callbacks import render as render_callback
 from gateway.server import http_server
+from services.agents import secrets
 from services.agents.servicer import AgentServicer
 from services.blocks.servicer import BlockServicer
 from services.callbacks.relay import CallbackRelay
@@ -64,15 +65,22 @@ from services.runs.servicer import RunServicer
 from services.runs.supervisor import Supervisor
 from services.runs.traces import Traces
 from services.runs.watch import ApprovalWatch
+from services.tools.api import Sandbox, ToolRunner
 from services.tools.builtin import BUILTIN_TOOLS
+from services.tools.catalog import Catalog
 from services.tools.functions import FunctionTool, FunctionTools
 from services.tools.memory import memory_tools
+from services.tools.metrics import ToolMetrics
+from services.tools.python import NoSandbox, PythonRunner
+from services.tools.runner import CompositeRunner, NotServed, Runners
 from services.tools.servicer import ToolServicer
 
 logger = logging.getLogger(__name__)
 
 # A message is answered when its run stops, which may take as long as an agent needs.
 _SEND_MESSAGE_SECONDS = 3600.0
+# So is the trial of a tool, which has a limit of its own.
+_RUN_TOOL_SECONDS = 86_400.0
 # After streams were told to end: time for calls that are nearly done.
 _STOP_SECONDS = 2.0
 
@@ -85,6 +93,7 @@ class Parts(Struct, frozen=True):
     tools: Iterable[FunctionTool] = ()
     # Where the SDKs' variables are looked for; None: in the process's environment.
     environ: Mapping[str, str] | None = None
+    sandbox: Sandbox | None = None
 
 
 class Node:
@@ -102,14 +111,26 @@ class Node:
         own = _models(settings, parts, StoredProviders(db, self.seal, http, model_metrics), http, model_metrics)
         models = parts.models or own
         self.traces = Traces(db, parts.clock, self.seal, settings.trace_bytes) if settings.trace else None
-        tools = FunctionTools((*BUILTIN_TOOLS, *memory_tools(db, parts.clock), *parts.tools))
+        functions = FunctionTools((*BUILTIN_TOOLS, *memory_tools(db, parts.clock), *parts.tools))
+        catalog = Catalog(functions.all())
+        runner = CompositeRunner(
+            Runners(
+                builtin=functions,
+                python=PythonRunner(parts.sandbox or NoSandbox(), self._secrets),
+                remote=NotServed("tools of other services"),
+                mcp=NotServed("tools of MCP servers"),
+            ),
+            seconds=settings.tool_timeout,
+            metrics=ToolMetrics(self.registry),
+            clock=parts.clock,
+        )
         ttl = settings.approval_ttl
         engine = Engine(
             db=db,
             clock=parts.clock,
             models=models,
-            catalog=tools,
-            runner=tools,
+            catalog=catalog,
+            runner=runner,
             log=self.log,
             feed=self.feed,
             metrics=RunMetrics(self.registry),
@@ -134,9 +155,14 @@ class Node:
             render=render_callback,
             registry=self.registry,
         )
-        self.servicers = self._servicers(settings, models, ModelList(own, parts.clock), tools)
+        self.servicers = self._servicers(settings, models, ModelList(own, parts.clock), catalog, runner)
 
-    def _servicers(self, settings: Settings, models: Models, listed: ModelList, tools: FunctionTools) -> Servicers:
+    async def _secrets(self, organization_id: str, agent_id: str) -> Mapping[str, str]:
+        return await self.db.read(secrets.load, self.seal, agent_id)
+
+    def _servicers(
+        self, settings: Settings, models: Models, listed: ModelList, catalog: Catalog, runner: ToolRunner
+    ) -> Servicers:
         runs = RunServicer(
             db=self.db,
             clock=self.clock,
@@ -159,7 +185,7 @@ class Node:
             agents=AgentServicer(
                 db=self.db,
                 clock=self.clock,
-                catalog=tools,
+                catalog=catalog,
                 seal=self.seal,
                 knows_model=models.knows,
                 default_model=settings.default_model,
@@ -169,16 +195,18 @@ class Node:
             conversations=ConversationServicer(
                 db=self.db,
                 clock=self.clock,
-                catalog=tools,
+                catalog=catalog,
                 knows_model=models.knows,
                 default_model=settings.default_model,
             ),
-            tools=ToolServicer(db=self.db, clock=self.clock, tools=tools),
+            tools=ToolServicer(
+                db=self.db, clock=self.clock, catalog=catalog, runner=runner, allow_pip=settings.tool_requirements
+            ),
             models=ModelServicer(db=self.db, clock=self.clock, seal=self.seal, models=listed),
             messages=MessageServicer(
                 db=self.db,
                 runs=stub,
-                previews=Previews(db=self.db, catalog=tools, models=models, default_model=settings.default_model),
+                previews=Previews(db=self.db, catalog=catalog, models=models, default_model=settings.default_model),
             ),
             runs=runs,
             approvals=ApprovalServicer(
@@ -203,7 +231,10 @@ def _models(
 def build_grpc(settings: Settings, node: Node, health: Health) -> grpc.aio.Server:
     """The gRPC server with its interceptors and services, not yet listening."""
     limits = ChainLimits(
-        deadline_seconds={"/bridle.v1.MessageService/SendMessage": _SEND_MESSAGE_SECONDS},
+        deadline_seconds={
+            "/bridle.v1.MessageService/SendMessage": _SEND_MESSAGE_SECONDS,
+            "/bridle.v1.ToolService/RunTool": _RUN_TOOL_SECONDS,
+        },
         max_concurrent_calls=settings.max_unary,
         max_concurrent_streams=settings.max_streams,
     )

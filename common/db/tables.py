@@ -107,9 +107,21 @@ tools = Table(
     Column("name", String(64), nullable=False),
     Column("kind", String(32), nullable=False),
     Column("spec", Text, nullable=False),
+    # Name and description, case-folded.
+    Column("search_text", Text, nullable=False, server_default=""),
     Column("version", BigInteger, nullable=False),
     *_times(),
     UniqueConstraint("organization_id", "name"),
+    Index("ix_tools_page", "organization_id", "created_at", "id"),
+)
+
+tool_tags = Table(
+    "tool_tags",
+    metadata,
+    Column("tool_id", _ID, ForeignKey("tools.id", ondelete="CASCADE"), primary_key=True),
+    Column("tag", String(128), primary_key=True),
+    _organization(),
+    Index("ix_tool_tags_lookup", "organization_id", "tag"),
 )
 
 blocks = Table(

@@ -39,3 +39,9 @@ RUN_SECONDS_BUCKETS: Final = (
 CANCEL_SECONDS_BUCKETS: Final = (
     0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0,
 )  # fmt: skip
+
+TOOL_SECONDS: Final = "bridle_tool_duration_seconds"
+# From a built-in tool to one that waits for an hour.
+TOOL_SECONDS_BUCKETS: Final = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0,
+)  # fmt: skip

@@ -15,6 +15,7 @@ from common.pb.bridle.v1 import (
     tool_pb2,
 )
 from services.messages import validate as messages
+from services.tools.validate import schema
 from services.wire import checks
 from services.wire.checks import Found, require
 from services.wire.wellknown import is_known, to_seconds
@@ -55,7 +56,7 @@ def client_tools(field: str, tools: Iterable[tool_pb2.ClientTool]) -> Found:
     for number, tool in enumerate(tools):
         yield from checks.tool_name(f"{field}[{number}].name", tool.name)
         yield from checks.text(f"{field}[{number}].description", tool.description, most=10_000)
-        yield from checks.json(f"{field}[{number}].parameters", tool.parameters, 64 * 1024)
+        yield from schema(f"{field}[{number}].parameters", tool.parameters)
 
 
 def step_id(text: str) -> None:

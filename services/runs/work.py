@@ -8,7 +8,7 @@ from contextlib import aclosing
 import msgspec
 
 from common.clock import Clock
-from services.messages.model import Image, Text, ToolCall, ToolReturn
+from services.messages.model import ToolCall
 from services.models.api import ModelRequest, Models
 from services.models.errors import ModelError, ModelErrorType
 from services.models.fold import Delta, TurnFold
@@ -145,21 +145,7 @@ async def run_tool(
     except Exception:
         logger.exception("a tool runner broke")
         result = failed(call, "Error: the tool could not be run.")
-    return ToolDone(_cut(result, tool.return_char_limit), _us(clock.monotonic() - began))
-
-
-def _cut(result: ToolReturn, limit: int) -> ToolReturn:
-    if sum(len(part.text) for part in result.content if isinstance(part, Text)) <= limit:
-        return result
-    room, kept = limit, list[Text | Image]()
-    for part in result.content:
-        if isinstance(part, Text):
-            cut = len(part.text) - room
-            kept.append(Text(f"{part.text[:room]}... [truncated {cut} chars]") if cut > 0 else part)
-            room = max(0, room - len(part.text))
-        else:
-            kept.append(part)
-    return msgspec.structs.replace(result, content=tuple(kept))
+    return ToolDone(result, _us(clock.monotonic() - began))
 
 
 class Children:

@@ -67,6 +67,7 @@ BUILTIN_TOOLS = (
             parameters=_object(seconds={"type": "number", "description": "How long, 1 if not given."}),
             parallel=True,
             crash_policy=CrashPolicy.RETRY,
+            timeout=_MAX_WAIT_SECONDS + 60.0,
         ),
         _wait,
     ),

@@ -31,11 +31,11 @@ from services.runs.store.claim import Claim, beat, claim, release, release_orpha
 from services.runs.store.create import Created, NewRun, create_run
 from services.runs.store.queries import get_run, read_events
 from services.runs.store.signals import add_signal, request_cancel, runs_with_news
-from services.tools.functions import FunctionTools
+from services.tools.catalog import Catalog
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 ORG = "org-1"
-NO_TOOLS = FunctionTools(())
+NO_TOOLS = Catalog(())
 HELLO = InputMessage((Text("hello"),))
 
 

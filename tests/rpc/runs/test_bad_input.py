@@ -51,6 +51,8 @@ APPROVAL = new_id(Prefix.APPROVAL)
 # Values of an enum that nobody may send: typed loosely, as another language would.
 ZERO: Any = [0]
 UNKNOWN: Any = [99]
+NOT_AN_OBJECT = Struct()
+NOT_AN_OBJECT.update({"type": "string"})
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +129,11 @@ CASES: list[tuple[str, Any, list[str]]] = [
     ("CreateRun", options(client_tools=[ClientTool()]), ["options.client_tools[0].name"]),
     ("CreateRun", options(client_tools=[ClientTool(name="a b")]), ["options.client_tools[0].name"]),
     ("CreateRun", options(client_tools=[ClientTool(name="a")] * 2), ["options.client_tools[1]"]),
+    (
+        "CreateRun",
+        options(client_tools=[ClientTool(name="a", parameters=NOT_AN_OBJECT)]),
+        ["options.client_tools[0].parameters"],
+    ),
     ("GetRun", GetRunRequest(), ["run_id"]),
     ("GetRun", GetRunRequest(run_id="run-1"), ["run_id"]),
     ("ListRuns", ListRunsRequest(agent_ids=[AGENT, "x"]), ["agent_ids[1]"]),

@@ -44,6 +44,7 @@ async def test_the_caller_runs_it(make_world: MakeWorld) -> None:
 
     offered = agent.model.calls[0].request.tools
     assert [(tool.name, tool.description) for tool in offered] == [("open_file", "Reads a file here.")]
+    assert offered[0].parameters == {"type": "object", "properties": {"path": {"type": "string"}}}
     (waiting,) = approval.calls
     assert waiting.client_side
     assert waiting.call.arguments == '{"path": "a.txt"}'

@@ -76,6 +76,21 @@ def upgrade() -> None:
     with op.batch_alter_table("step_traces", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_step_traces_created_at"), ["created_at"], unique=False)
 
+    op.create_table(
+        "tool_tags",
+        sa.Column("tool_id", sa.String(length=64), nullable=False),
+        sa.Column("tag", sa.String(length=128), nullable=False),
+        sa.Column("organization_id", sa.String(length=64), nullable=False),
+        sa.ForeignKeyConstraint(["tool_id"], ["tools.id"], name=op.f("fk_tool_tags_tool_id_tools"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("tool_id", "tag", name=op.f("pk_tool_tags")),
+    )
+    with op.batch_alter_table("tool_tags", schema=None) as batch_op:
+        batch_op.create_index("ix_tool_tags_lookup", ["organization_id", "tag"], unique=False)
+
+    with op.batch_alter_table("tools", schema=None) as batch_op:
+        batch_op.add_column(sa.Column("search_text", sa.Text(), server_default="", nullable=False))
+        batch_op.create_index("ix_tools_page", ["organization_id", "created_at", "id"], unique=False)
+
     with op.batch_alter_table("conversations", schema=None) as batch_op:
         batch_op.add_column(sa.Column("summary_message_id", sa.String(length=64), nullable=True))
 
@@ -97,6 +112,14 @@ def downgrade() -> None:
     with op.batch_alter_table("conversations", schema=None) as batch_op:
         batch_op.drop_column("summary_message_id")
 
+    with op.batch_alter_table("tools", schema=None) as batch_op:
+        batch_op.drop_index("ix_tools_page")
+        batch_op.drop_column("search_text")
+
+    with op.batch_alter_table("tool_tags", schema=None) as batch_op:
+        batch_op.drop_index("ix_tool_tags_lookup")
+
+    op.drop_table("tool_tags")
     with op.batch_alter_table("step_traces", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_step_traces_created_at"))
 

@@ -91,7 +91,7 @@ class Tool(_message.Message):
     """Changes with every change. Sent back in an update, it must still be the current one."""
     @_builtins.property
     def parameters(self) -> _struct_pb2.Struct:
-        """JSON schema of its arguments. Derived from the signature for Python if unset."""
+        """JSON schema of its arguments: of an object, at most 64 KiB. Derived from the signature for Python if unset."""
 
     @_builtins.property
     def builtin(self) -> Global___BuiltinTool:
@@ -111,7 +111,7 @@ class Tool(_message.Message):
 
     @_builtins.property
     def timeout(self) -> _duration_pb2.Duration:
-        """Longest run; unset: the server's setting."""
+        """Longest run, at most 3,650 days; unset: the server's setting."""
 
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -190,7 +190,7 @@ class PythonTool(_message.Message):
     """Source with exactly one public function, with types and a docstring, at most 256 KiB."""
     @_builtins.property
     def pip_requirements(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Packages it needs, as `name==version`; refused unless the server allows them."""
+        """Packages it needs, as `name==version`, at most 64; refused unless the server allows them."""
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class ClientTool(_message.Message):
     """As Tool.description."""
     @_builtins.property
     def parameters(self) -> _struct_pb2.Struct:
-        """JSON schema of its arguments; unset: none."""
+        """As Tool.parameters; unset: it has none."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ from google.protobuf import field_mask_pb2 as google_dot_protobuf_dot_field__mas
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x62ridle/v1/tool_service.proto\x12\tbridle.v1\x1a\x17\x62ridle/v1/message.proto\x1a\x14\x62ridle/v1/tool.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\"R\n\x11UpsertToolRequest\x12#\n\x04tool\x18\x01 \x01(\x0b\x32\x0f.bridle.v1.ToolB\x04\xe2\x41\x01\x02\x12\x18\n\nrequest_id\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\"\'\n\x0eGetToolRequest\x12\x15\n\x07tool_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"\x87\x01\n\x10ListToolsRequest\x12\x16\n\x08\x61gent_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x01\x12\x13\n\x05names\x18\x02 \x03(\tB\x04\xe2\x41\x01\x01\x12\x13\n\x05query\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\x12\x17\n\tpage_size\x18\x04 \x01(\x05\x42\x04\xe2\x41\x01\x01\x12\x18\n\npage_token\x18\x05 \x01(\tB\x04\xe2\x41\x01\x01\"L\n\x11ListToolsResponse\x12\x1e\n\x05tools\x18\x01 \x03(\x0b\x32\x0f.bridle.v1.Tool\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"o\n\x11UpdateToolRequest\x12#\n\x04tool\x18\x01 \x01(\x0b\x32\x0f.bridle.v1.ToolB\x04\xe2\x41\x01\x02\x12\x35\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskB\x04\xe2\x41\x01\x01\"*\n\x11\x44\x65leteToolRequest\x12\x15\n\x07tool_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"q\n\x0eRunToolRequest\x12\x15\n\x07tool_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x30\n\targuments\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructB\x04\xe2\x41\x01\x01\x12\x16\n\x08\x61gent_id\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\"8\n\x0fRunToolResponse\x12%\n\x06result\x18\x01 \x01(\x0b\x32\x15.bridle.v1.ToolReturn\"B\n\x11\x41ttachToolRequest\x12\x16\n\x08\x61gent_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x15\n\x07tool_id\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"B\n\x11\x44\x65tachToolRequest\x12\x16\n\x08\x61gent_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x15\n\x07tool_id\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"j\n\x16SetToolApprovalRequest\x12\x16\n\x08\x61gent_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x17\n\ttool_name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x1f\n\x11requires_approval\x18\x03 \x01(\x08\x42\x04\xe2\x41\x01\x01\"C\n\x14PutToolServerRequest\x12+\n\x06server\x18\x01 \x01(\x0b\x32\x15.bridle.v1.ToolServerB\x04\xe2\x41\x01\x02\"K\n\x16ListToolServersRequest\x12\x17\n\tpage_size\x18\x01 \x01(\x05\x42\x04\xe2\x41\x01\x01\x12\x18\n\npage_token\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\"Z\n\x17ListToolServersResponse\x12&\n\x07servers\x18\x01 \x03(\x0b\x32\x15.bridle.v1.ToolServer\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"+\n\x15SyncToolServerRequest\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"8\n\x16SyncToolServerResponse\x12\x1e\n\x05tools\x18\x01 \x03(\x0b\x32\x0f.bridle.v1.Tool\"-\n\x17\x44\x65leteToolServerRequest\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x32\xac\x07\n\x0bToolService\x12;\n\nUpsertTool\x12\x1c.bridle.v1.UpsertToolRequest\x1a\x0f.bridle.v1.Tool\x12\x35\n\x07GetTool\x12\x19.bridle.v1.GetToolRequest\x1a\x0f.bridle.v1.Tool\x12\x46\n\tListTools\x12\x1b.bridle.v1.ListToolsRequest\x1a\x1c.bridle.v1.ListToolsResponse\x12;\n\nUpdateTool\x12\x1c.bridle.v1.UpdateToolRequest\x1a\x0f.bridle.v1.Tool\x12\x42\n\nDeleteTool\x12\x1c.bridle.v1.DeleteToolRequest\x1a\x16.google.protobuf.Empty\x12@\n\x07RunTool\x12\x19.bridle.v1.RunToolRequest\x1a\x1a.bridle.v1.RunToolResponse\x12\x42\n\nAttachTool\x12\x1c.bridle.v1.AttachToolRequest\x1a\x16.google.protobuf.Empty\x12\x42\n\nDetachTool\x12\x1c.bridle.v1.DetachToolRequest\x1a\x16.google.protobuf.Empty\x12L\n\x0fSetToolApproval\x12!.bridle.v1.SetToolApprovalRequest\x1a\x16.google.protobuf.Empty\x12G\n\rPutToolServer\x12\x1f.bridle.v1.PutToolServerRequest\x1a\x15.bridle.v1.ToolServer\x12X\n\x0fListToolServers\x12!.bridle.v1.ListToolServersRequest\x1a\".bridle.v1.ListToolServersResponse\x12U\n\x0eSyncToolServer\x12 .bridle.v1.SyncToolServerRequest\x1a!.bridle.v1.SyncToolServerResponse\x12N\n\x10\x44\x65leteToolServer\x12\".bridle.v1.DeleteToolServerRequest\x1a\x16.google.protobuf.Emptyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x62ridle/v1/tool_service.proto\x12\tbridle.v1\x1a\x17\x62ridle/v1/message.proto\x1a\x14\x62ridle/v1/tool.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1cgoogle/protobuf/struct.proto\"R\n\x11UpsertToolRequest\x12#\n\x04tool\x18\x01 \x01(\x0b\x32\x0f.bridle.v1.ToolB\x04\xe2\x41\x01\x02\x12\x18\n\nrequest_id\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\"\'\n\x0eGetToolRequest\x12\x15\n\x07tool_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"\xca\x02\n\x10ListToolsRequest\x12\x16\n\x08\x61gent_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x01\x12\x13\n\x05names\x18\x02 \x03(\tB\x04\xe2\x41\x01\x01\x12\x13\n\x05query\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\x12\x17\n\tpage_size\x18\x04 \x01(\x05\x42\x04\xe2\x41\x01\x01\x12\x18\n\npage_token\x18\x05 \x01(\tB\x04\xe2\x41\x01\x01\x12\x12\n\x04tags\x18\x06 \x03(\tB\x04\xe2\x41\x01\x01\x12\x16\n\x08tool_ids\x18\x07 \x03(\tB\x04\xe2\x41\x01\x01\x12\x35\n\x05kinds\x18\x08 \x03(\x0e\x32 .bridle.v1.ListToolsRequest.KindB\x04\xe2\x41\x01\x01\"^\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x10\n\x0cKIND_BUILTIN\x10\x01\x12\x0f\n\x0bKIND_PYTHON\x10\x02\x12\x0f\n\x0bKIND_REMOTE\x10\x03\x12\x0c\n\x08KIND_MCP\x10\x04\"L\n\x11ListToolsResponse\x12\x1e\n\x05tools\x18\x01 \x03(\x0b\x32\x0f.bridle.v1.Tool\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"o\n\x11UpdateToolRequest\x12#\n\x04tool\x18\x01 \x01(\x0b\x32\x0f.bridle.v1.ToolB\x04\xe2\x41\x01\x02\x12\x35\n\x0bupdate_mask\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.FieldMaskB\x04\xe2\x41\x01\x01\"*\n\x11\x44\x65leteToolRequest\x12\x15\n\x07tool_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"q\n\x0eRunToolRequest\x12\x15\n\x07tool_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x30\n\targuments\x18\x02 \x01(\x0b\x32\x17.google.protobuf.StructB\x04\xe2\x41\x01\x01\x12\x16\n\x08\x61gent_id\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\"8\n\x0fRunToolResponse\x12%\n\x06result\x18\x01 \x01(\x0b\x32\x15.bridle.v1.ToolReturn\"B\n\x11\x41ttachToolRequest\x12\x16\n\x08\x61gent_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x15\n\x07tool_id\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"B\n\x11\x44\x65tachToolRequest\x12\x16\n\x08\x61gent_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x15\n\x07tool_id\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\"j\n\x16SetToolApprovalRequest\x12\x16\n\x08\x61gent_id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x17\n\ttool_name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x02\x12\x1f\n\x11requires_approval\x18\x03 \x01(\x08\x42\x04\xe2\x41\x01\x01\"C\n\x14PutToolServerRequest\x12+\n\x06server\x18\x01 \x01(\x0b\x32\x15.bridle.v1.ToolServerB\x04\xe2\x41\x01\x02\"K\n\x16ListToolServersRequest\x12\x17\n\tpage_size\x18\x01 \x01(\x05\x42\x04\xe2\x41\x01\x01\x12\x18\n\npage_token\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\"Z\n\x17ListToolServersResponse\x12&\n\x07servers\x18\x01 \x03(\x0b\x32\x15.bridle.v1.ToolServer\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"+\n\x15SyncToolServerRequest\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"8\n\x16SyncToolServerResponse\x12\x1e\n\x05tools\x18\x01 \x03(\x0b\x32\x0f.bridle.v1.Tool\"-\n\x17\x44\x65leteToolServerRequest\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x32\xac\x07\n\x0bToolService\x12;\n\nUpsertTool\x12\x1c.bridle.v1.UpsertToolRequest\x1a\x0f.bridle.v1.Tool\x12\x35\n\x07GetTool\x12\x19.bridle.v1.GetToolRequest\x1a\x0f.bridle.v1.Tool\x12\x46\n\tListTools\x12\x1b.bridle.v1.ListToolsRequest\x1a\x1c.bridle.v1.ListToolsResponse\x12;\n\nUpdateTool\x12\x1c.bridle.v1.UpdateToolRequest\x1a\x0f.bridle.v1.Tool\x12\x42\n\nDeleteTool\x12\x1c.bridle.v1.DeleteToolRequest\x1a\x16.google.protobuf.Empty\x12@\n\x07RunTool\x12\x19.bridle.v1.RunToolRequest\x1a\x1a.bridle.v1.RunToolResponse\x12\x42\n\nAttachTool\x12\x1c.bridle.v1.AttachToolRequest\x1a\x16.google.protobuf.Empty\x12\x42\n\nDetachTool\x12\x1c.bridle.v1.DetachToolRequest\x1a\x16.google.protobuf.Empty\x12L\n\x0fSetToolApproval\x12!.bridle.v1.SetToolApprovalRequest\x1a\x16.google.protobuf.Empty\x12G\n\rPutToolServer\x12\x1f.bridle.v1.PutToolServerRequest\x1a\x15.bridle.v1.ToolServer\x12X\n\x0fListToolServers\x12!.bridle.v1.ListToolServersRequest\x1a\".bridle.v1.ListToolServersResponse\x12U\n\x0eSyncToolServer\x12 .bridle.v1.SyncToolServerRequest\x1a!.bridle.v1.SyncToolServerResponse\x12N\n\x10\x44\x65leteToolServer\x12\".bridle.v1.DeleteToolServerRequest\x1a\x16.google.protobuf.Emptyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -53,6 +53,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTTOOLSREQUEST'].fields_by_name['page_size']._serialized_options = b'\342A\001\001'
   _globals['_LISTTOOLSREQUEST'].fields_by_name['page_token']._loaded_options = None
   _globals['_LISTTOOLSREQUEST'].fields_by_name['page_token']._serialized_options = b'\342A\001\001'
+  _globals['_LISTTOOLSREQUEST'].fields_by_name['tags']._loaded_options = None
+  _globals['_LISTTOOLSREQUEST'].fields_by_name['tags']._serialized_options = b'\342A\001\001'
+  _globals['_LISTTOOLSREQUEST'].fields_by_name['tool_ids']._loaded_options = None
+  _globals['_LISTTOOLSREQUEST'].fields_by_name['tool_ids']._serialized_options = b'\342A\001\001'
+  _globals['_LISTTOOLSREQUEST'].fields_by_name['kinds']._loaded_options = None
+  _globals['_LISTTOOLSREQUEST'].fields_by_name['kinds']._serialized_options = b'\342A\001\001'
   _globals['_UPDATETOOLREQUEST'].fields_by_name['tool']._loaded_options = None
   _globals['_UPDATETOOLREQUEST'].fields_by_name['tool']._serialized_options = b'\342A\001\002'
   _globals['_UPDATETOOLREQUEST'].fields_by_name['update_mask']._loaded_options = None
@@ -94,35 +100,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETTOOLREQUEST']._serialized_start=300
   _globals['_GETTOOLREQUEST']._serialized_end=339
   _globals['_LISTTOOLSREQUEST']._serialized_start=342
-  _globals['_LISTTOOLSREQUEST']._serialized_end=477
-  _globals['_LISTTOOLSRESPONSE']._serialized_start=479
-  _globals['_LISTTOOLSRESPONSE']._serialized_end=555
-  _globals['_UPDATETOOLREQUEST']._serialized_start=557
-  _globals['_UPDATETOOLREQUEST']._serialized_end=668
-  _globals['_DELETETOOLREQUEST']._serialized_start=670
-  _globals['_DELETETOOLREQUEST']._serialized_end=712
-  _globals['_RUNTOOLREQUEST']._serialized_start=714
-  _globals['_RUNTOOLREQUEST']._serialized_end=827
-  _globals['_RUNTOOLRESPONSE']._serialized_start=829
-  _globals['_RUNTOOLRESPONSE']._serialized_end=885
-  _globals['_ATTACHTOOLREQUEST']._serialized_start=887
-  _globals['_ATTACHTOOLREQUEST']._serialized_end=953
-  _globals['_DETACHTOOLREQUEST']._serialized_start=955
-  _globals['_DETACHTOOLREQUEST']._serialized_end=1021
-  _globals['_SETTOOLAPPROVALREQUEST']._serialized_start=1023
-  _globals['_SETTOOLAPPROVALREQUEST']._serialized_end=1129
-  _globals['_PUTTOOLSERVERREQUEST']._serialized_start=1131
-  _globals['_PUTTOOLSERVERREQUEST']._serialized_end=1198
-  _globals['_LISTTOOLSERVERSREQUEST']._serialized_start=1200
-  _globals['_LISTTOOLSERVERSREQUEST']._serialized_end=1275
-  _globals['_LISTTOOLSERVERSRESPONSE']._serialized_start=1277
-  _globals['_LISTTOOLSERVERSRESPONSE']._serialized_end=1367
-  _globals['_SYNCTOOLSERVERREQUEST']._serialized_start=1369
-  _globals['_SYNCTOOLSERVERREQUEST']._serialized_end=1412
-  _globals['_SYNCTOOLSERVERRESPONSE']._serialized_start=1414
-  _globals['_SYNCTOOLSERVERRESPONSE']._serialized_end=1470
-  _globals['_DELETETOOLSERVERREQUEST']._serialized_start=1472
-  _globals['_DELETETOOLSERVERREQUEST']._serialized_end=1517
-  _globals['_TOOLSERVICE']._serialized_start=1520
-  _globals['_TOOLSERVICE']._serialized_end=2460
+  _globals['_LISTTOOLSREQUEST']._serialized_end=672
+  _globals['_LISTTOOLSREQUEST_KIND']._serialized_start=578
+  _globals['_LISTTOOLSREQUEST_KIND']._serialized_end=672
+  _globals['_LISTTOOLSRESPONSE']._serialized_start=674
+  _globals['_LISTTOOLSRESPONSE']._serialized_end=750
+  _globals['_UPDATETOOLREQUEST']._serialized_start=752
+  _globals['_UPDATETOOLREQUEST']._serialized_end=863
+  _globals['_DELETETOOLREQUEST']._serialized_start=865
+  _globals['_DELETETOOLREQUEST']._serialized_end=907
+  _globals['_RUNTOOLREQUEST']._serialized_start=909
+  _globals['_RUNTOOLREQUEST']._serialized_end=1022
+  _globals['_RUNTOOLRESPONSE']._serialized_start=1024
+  _globals['_RUNTOOLRESPONSE']._serialized_end=1080
+  _globals['_ATTACHTOOLREQUEST']._serialized_start=1082
+  _globals['_ATTACHTOOLREQUEST']._serialized_end=1148
+  _globals['_DETACHTOOLREQUEST']._serialized_start=1150
+  _globals['_DETACHTOOLREQUEST']._serialized_end=1216
+  _globals['_SETTOOLAPPROVALREQUEST']._serialized_start=1218
+  _globals['_SETTOOLAPPROVALREQUEST']._serialized_end=1324
+  _globals['_PUTTOOLSERVERREQUEST']._serialized_start=1326
+  _globals['_PUTTOOLSERVERREQUEST']._serialized_end=1393
+  _globals['_LISTTOOLSERVERSREQUEST']._serialized_start=1395
+  _globals['_LISTTOOLSERVERSREQUEST']._serialized_end=1470
+  _globals['_LISTTOOLSERVERSRESPONSE']._serialized_start=1472
+  _globals['_LISTTOOLSERVERSRESPONSE']._serialized_end=1562
+  _globals['_SYNCTOOLSERVERREQUEST']._serialized_start=1564
+  _globals['_SYNCTOOLSERVERREQUEST']._serialized_end=1607
+  _globals['_SYNCTOOLSERVERRESPONSE']._serialized_start=1609
+  _globals['_SYNCTOOLSERVERRESPONSE']._serialized_end=1665
+  _globals['_DELETETOOLSERVERREQUEST']._serialized_start=1667
+  _globals['_DELETETOOLSERVERREQUEST']._serialized_end=1712
+  _globals['_TOOLSERVICE']._serialized_start=1715
+  _globals['_TOOLSERVICE']._serialized_end=2655
 # @@protoc_insertion_point(module_scope)

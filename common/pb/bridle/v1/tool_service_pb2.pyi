@@ -11,6 +11,7 @@ from google.protobuf import field_mask_pb2 as _field_mask_pb2
 from google.protobuf import message as _message
 from google.protobuf import struct_pb2 as _struct_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -78,22 +79,68 @@ class ListToolsRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    class _Kind:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _KindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[ListToolsRequest._Kind.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        KIND_UNSPECIFIED: ListToolsRequest._Kind.ValueType  # 0
+        """Not a kind."""
+        KIND_BUILTIN: ListToolsRequest._Kind.ValueType  # 1
+        """Part of Bridle."""
+        KIND_PYTHON: ListToolsRequest._Kind.ValueType  # 2
+        """A Python function."""
+        KIND_REMOTE: ListToolsRequest._Kind.ValueType  # 3
+        """A tool of another service."""
+        KIND_MCP: ListToolsRequest._Kind.ValueType  # 4
+        """A tool of an MCP server."""
+
+    class Kind(_Kind, metaclass=_KindEnumTypeWrapper):
+        """Where a tool runs."""
+
+    KIND_UNSPECIFIED: ListToolsRequest.Kind.ValueType  # 0
+    """Not a kind."""
+    KIND_BUILTIN: ListToolsRequest.Kind.ValueType  # 1
+    """Part of Bridle."""
+    KIND_PYTHON: ListToolsRequest.Kind.ValueType  # 2
+    """A Python function."""
+    KIND_REMOTE: ListToolsRequest.Kind.ValueType  # 3
+    """A tool of another service."""
+    KIND_MCP: ListToolsRequest.Kind.ValueType  # 4
+    """A tool of an MCP server."""
+
     AGENT_ID_FIELD_NUMBER: _builtins.int
     NAMES_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    TOOL_IDS_FIELD_NUMBER: _builtins.int
+    KINDS_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     """Only those of this agent."""
     query: _builtins.str
-    """Name or description contains this, ignoring case."""
+    """Name or description contains this, ignoring case; at most 1,000 characters."""
     page_size: _builtins.int
     """0 = 50; above 1,000 is read as 1,000; negative is INVALID_ARGUMENT."""
     page_token: _builtins.str
     """From the previous answer; other arguments must be the same."""
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only those with one of these names."""
+        """Only those with one of these names, at most 1,000."""
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only those with one of these tags, at most 64."""
+
+    @_builtins.property
+    def tool_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Only those with one of these ids, at most 1,000."""
+
+    @_builtins.property
+    def kinds(self) -> _containers.RepeatedScalarFieldContainer[Global___ListToolsRequest.Kind.ValueType]:
+        """Only those of one of these kinds."""
 
     def __init__(
         self,
@@ -103,10 +150,13 @@ class ListToolsRequest(_message.Message):
         query: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        tool_ids: _abc.Iterable[_builtins.str] | None = ...,
+        kinds: _abc.Iterable[Global___ListToolsRequest.Kind.ValueType] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "names", b"names", "page_size", b"page_size", "page_token", b"page_token", "query", b"query"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "kinds", b"kinds", "names", b"names", "page_size", b"page_size", "page_token", b"page_token", "query", b"query", "tags", b"tags", "tool_ids", b"tool_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -207,7 +257,7 @@ class RunToolRequest(_message.Message):
     """The agent whose secrets are its environment; empty: none."""
     @_builtins.property
     def arguments(self) -> _struct_pb2.Struct:
-        """The arguments."""
+        """The arguments, at most 1 MiB as JSON."""
 
     def __init__(
         self,

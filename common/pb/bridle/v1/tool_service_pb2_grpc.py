@@ -109,7 +109,8 @@ class ToolServiceServicer:
     """
 
     def UpsertTool(self, request, context):
-        """Creates a tool, or changes the one of that name; fields that are not set stay as they were.
+        """Creates a tool, or changes the one of that name; fields that are not set stay as they were. Only for Python tools: those of Bridle cannot be
+        changed, and those of a tool server come from it (SyncToolServer).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -123,14 +124,14 @@ class ToolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTools(self, request, context):
-        """Tools, newest first.
+        """Tools, newest first; those that are part of Bridle have no age and come last, by name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateTool(self, request, context):
-        """Changes a tool.
+        """Changes a tool. A Python tool can get another name only while no agent has it, since the rules of agents go by name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -144,7 +145,7 @@ class ToolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RunTool(self, request, context):
-        """Runs a tool without an agent, to try it.
+        """Runs a tool outside of any run, to try it. Nobody is asked for approval: who may call this may do it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

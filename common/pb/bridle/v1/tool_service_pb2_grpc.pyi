@@ -36,17 +36,19 @@ class ToolServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ToolServiceAsyncStub: ...
     UpsertTool: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.UpsertToolRequest, _tool_pb2.Tool]
-    """Creates a tool, or changes the one of that name; fields that are not set stay as they were."""
+    """Creates a tool, or changes the one of that name; fields that are not set stay as they were. Only for Python tools: those of Bridle cannot be
+    changed, and those of a tool server come from it (SyncToolServer).
+    """
     GetTool: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.GetToolRequest, _tool_pb2.Tool]
     """One tool."""
     ListTools: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.ListToolsRequest, _tool_service_pb2.ListToolsResponse]
-    """Tools, newest first."""
+    """Tools, newest first; those that are part of Bridle have no age and come last, by name."""
     UpdateTool: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.UpdateToolRequest, _tool_pb2.Tool]
-    """Changes a tool."""
+    """Changes a tool. A Python tool can get another name only while no agent has it, since the rules of agents go by name."""
     DeleteTool: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.DeleteToolRequest, _empty_pb2.Empty]
     """Deletes a tool and detaches it everywhere."""
     RunTool: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.RunToolRequest, _tool_service_pb2.RunToolResponse]
-    """Runs a tool without an agent, to try it."""
+    """Runs a tool outside of any run, to try it. Nobody is asked for approval: who may call this may do it."""
     AttachTool: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.AttachToolRequest, _empty_pb2.Empty]
     """Gives a tool to an agent, with its requires-approval rule if it has that default. Attaching it again changes nothing."""
     DetachTool: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.DetachToolRequest, _empty_pb2.Empty]
@@ -68,17 +70,19 @@ class ToolServiceAsyncStub(ToolServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     UpsertTool: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.UpsertToolRequest, _tool_pb2.Tool]  # type: ignore[assignment]
-    """Creates a tool, or changes the one of that name; fields that are not set stay as they were."""
+    """Creates a tool, or changes the one of that name; fields that are not set stay as they were. Only for Python tools: those of Bridle cannot be
+    changed, and those of a tool server come from it (SyncToolServer).
+    """
     GetTool: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.GetToolRequest, _tool_pb2.Tool]  # type: ignore[assignment]
     """One tool."""
     ListTools: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.ListToolsRequest, _tool_service_pb2.ListToolsResponse]  # type: ignore[assignment]
-    """Tools, newest first."""
+    """Tools, newest first; those that are part of Bridle have no age and come last, by name."""
     UpdateTool: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.UpdateToolRequest, _tool_pb2.Tool]  # type: ignore[assignment]
-    """Changes a tool."""
+    """Changes a tool. A Python tool can get another name only while no agent has it, since the rules of agents go by name."""
     DeleteTool: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.DeleteToolRequest, _empty_pb2.Empty]  # type: ignore[assignment]
     """Deletes a tool and detaches it everywhere."""
     RunTool: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.RunToolRequest, _tool_service_pb2.RunToolResponse]  # type: ignore[assignment]
-    """Runs a tool without an agent, to try it."""
+    """Runs a tool outside of any run, to try it. Nobody is asked for approval: who may call this may do it."""
     AttachTool: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.AttachToolRequest, _empty_pb2.Empty]  # type: ignore[assignment]
     """Gives a tool to an agent, with its requires-approval rule if it has that default. Attaching it again changes nothing."""
     DetachTool: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.DetachToolRequest, _empty_pb2.Empty]  # type: ignore[assignment]
@@ -102,7 +106,9 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _tool_service_pb2.UpsertToolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tool_pb2.Tool, _abc.Awaitable[_tool_pb2.Tool]]:
-        """Creates a tool, or changes the one of that name; fields that are not set stay as they were."""
+        """Creates a tool, or changes the one of that name; fields that are not set stay as they were. Only for Python tools: those of Bridle cannot be
+        changed, and those of a tool server come from it (SyncToolServer).
+        """
 
     def GetTool(
         self,
@@ -116,14 +122,14 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _tool_service_pb2.ListToolsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tool_service_pb2.ListToolsResponse, _abc.Awaitable[_tool_service_pb2.ListToolsResponse]]:
-        """Tools, newest first."""
+        """Tools, newest first; those that are part of Bridle have no age and come last, by name."""
 
     def UpdateTool(
         self,
         request: _tool_service_pb2.UpdateToolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tool_pb2.Tool, _abc.Awaitable[_tool_pb2.Tool]]:
-        """Changes a tool."""
+        """Changes a tool. A Python tool can get another name only while no agent has it, since the rules of agents go by name."""
 
     def DeleteTool(
         self,
@@ -137,7 +143,7 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _tool_service_pb2.RunToolRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tool_service_pb2.RunToolResponse, _abc.Awaitable[_tool_service_pb2.RunToolResponse]]:
-        """Runs a tool without an agent, to try it."""
+        """Runs a tool outside of any run, to try it. Nobody is asked for approval: who may call this may do it."""
 
     def AttachTool(
         self,

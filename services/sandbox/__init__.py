@@ -1,0 +1,1 @@
+"""Runs other people's Python functions behind walls. Knows nothing of agents, databases or gRPC."""

@@ -1,0 +1,1 @@
+"""What runs outside of the server: the zygote, its guards and the workers. Standard library only."""
