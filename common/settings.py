@@ -152,12 +152,6 @@ class Settings:
         partial(parse.number, least=0.1, most=86_400),
         "How long a call of a tool may take that has no timeout of its own.",
     )
-    tool_requirements: bool = _setting(
-        "TOOL_REQUIREMENTS",
-        "false",
-        parse.boolean,
-        "`true` allows Python tools to declare pip requirements, which the server then installs for them.",
-    )
     heartbeat_seconds: float = _setting(
         "HEARTBEAT_SECONDS",
         "15",
@@ -177,6 +171,41 @@ class Settings:
         "Seals stored keys and secrets, the same on every node; empty: a key that is kept in the data folder, and with "
         "`BRIDLE_DATABASE_URL` no secrets at all.",
         secret=True,
+    )
+    sandbox: str = _setting(
+        "SANDBOX",
+        "minimum",
+        partial(parse.choice, of=("strict", "minimum", "off")),
+        "Walls without which Python tools are refused: `strict` (all), `minimum` (files, network, privileges, limits, "
+        "killable), `off` (none: tools may then do what the server may do). See docs/sandbox.md.",
+    )
+    tool_cpu_seconds: int = _setting(
+        "TOOL_CPU_SECONDS", "60", partial(parse.integer, least=1, most=3600), "Most CPU time of each of its processes."
+    )
+    tool_memory: int = _setting(
+        "TOOL_MEMORY", "512MiB", partial(parse.size, least=64 * 2**20, most=2**40), "Most memory of a call."
+    )
+    tool_processes: int = _setting(
+        "TOOL_PROCESSES", "32", partial(parse.integer, least=1, most=10_000), "Most processes and threads of a call."
+    )
+    tool_output: int = _setting(
+        "TOOL_OUTPUT",
+        "64KiB",
+        partial(parse.size, least=1024, most=16 * 2**20),
+        "What is kept of a call's stdout, and of its stderr.",
+    )
+    tool_disk: int = _setting(
+        "TOOL_DISK", "64MiB", partial(parse.size, least=2**20, most=2**40), "Most that a call may have in its folder."
+    )
+    tool_concurrency: int = _setting(
+        "TOOL_CONCURRENCY", "16", partial(parse.integer, least=1, most=1000), "Python calls at a time; others wait."
+    )
+    tool_network: bool = _setting("TOOL_NETWORK", "false", parse.boolean, "`true` lets Python tools use the network.")
+    tool_requirements: bool = _setting(
+        "TOOL_REQUIREMENTS",
+        "false",
+        parse.boolean,
+        "`true` lets pip install the packages that Python tools declare, as wheels, below the data folder.",
     )
     callback_private: bool = _setting(
         "CALLBACK_PRIVATE",

@@ -65,13 +65,15 @@ from services.runs.servicer import RunServicer
 from services.runs.supervisor import Supervisor
 from services.runs.traces import Traces
 from services.runs.watch import ApprovalWatch
-from services.tools.api import Sandbox, ToolRunner
+from services.sandbox.api import Runs
+from services.sandbox.build import build_sandbox
+from services.tools.api import ToolRunner
 from services.tools.builtin import BUILTIN_TOOLS
 from services.tools.catalog import Catalog
 from services.tools.functions import FunctionTool, FunctionTools
 from services.tools.memory import memory_tools
 from services.tools.metrics import ToolMetrics
-from services.tools.python import NoSandbox, PythonRunner
+from services.tools.python import PythonRunner
 from services.tools.runner import CompositeRunner, NotServed, Runners
 from services.tools.servicer import ToolServicer
 
@@ -93,7 +95,7 @@ class Parts(Struct, frozen=True):
     tools: Iterable[FunctionTool] = ()
     # Where the SDKs' variables are looked for; None: in the process's environment.
     environ: Mapping[str, str] | None = None
-    sandbox: Sandbox | None = None
+    sandbox: Runs | None = None
 
 
 class Node:
@@ -111,12 +113,13 @@ class Node:
         own = _models(settings, parts, StoredProviders(db, self.seal, http, model_metrics), http, model_metrics)
         models = parts.models or own
         self.traces = Traces(db, parts.clock, self.seal, settings.trace_bytes) if settings.trace else None
+        self.sandbox = build_sandbox(settings, os.environ, self.registry)
         functions = FunctionTools((*BUILTIN_TOOLS, *memory_tools(db, parts.clock), *parts.tools))
         catalog = Catalog(functions.all())
         runner = CompositeRunner(
             Runners(
                 builtin=functions,
-                python=PythonRunner(parts.sandbox or NoSandbox(), self._secrets),
+                python=PythonRunner(parts.sandbox or self.sandbox, self._secrets),
                 remote=NotServed("tools of other services"),
                 mcp=NotServed("tools of MCP servers"),
             ),
@@ -271,6 +274,8 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
         grpc_port = bind(server, settings.grpc_address)
         app = create_app(node.registry, health.is_ready)
         async with http_server(app, settings.http_address, _STOP_SECONDS) as http_port:
+            # Nobody waits for it but the first call of a Python tool.
+            sandbox = asyncio.create_task(node.sandbox.start()) if parts.sandbox is None else None
             await server.start()
             await node.supervisor.start()
             relay = asyncio.create_task(node.callbacks.run())
@@ -288,6 +293,9 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
                     await node.traces.settled()
                 relay.cancel()
                 await graceful_stop(server, _STOP_SECONDS)
+                if sandbox is not None:
+                    sandbox.cancel()
+                    await node.sandbox.close()
     finally:
         await http.aclose()
         await db.close()

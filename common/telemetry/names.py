@@ -45,3 +45,9 @@ TOOL_SECONDS: Final = "bridle_tool_duration_seconds"
 TOOL_SECONDS_BUCKETS: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0,
 )  # fmt: skip
+SANDBOX_LIVE: Final = "bridle_sandbox_calls_live"
+SANDBOX_RESTARTS: Final = "bridle_sandbox_restarts_total"
+SANDBOX_WALLS: Final = "bridle_sandbox_wall"
+SANDBOX_CALL_SECONDS: Final = "bridle_sandbox_call_seconds"
+# From a trivial function to one that runs into its time limit.
+SANDBOX_SECONDS_BUCKETS: Final = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0, 300.0)

@@ -77,38 +77,3 @@ class ToolRunner(Protocol):
     async def run(self, tool: ToolDefinition, call: "ToolCall", context: ToolContext) -> "ToolReturn":
         """The call's outcome. A failing tool is an outcome, not an exception."""
         ...
-
-
-class Job(Struct, frozen=True):
-    """One call of a Python function, in a process of its own."""
-
-    source: str
-    function: str
-    # A JSON object: the keyword arguments.
-    arguments: str = "{}"
-    # What the tool finds in its environment; nothing of the server's is in it.
-    env: dict[str, str] = {}
-    requirements: tuple[str, ...] = ()
-    # Longest wall time. The sandbox's other limits are its own settings.
-    wall_seconds: float | None = None
-
-
-class JobResult(Struct, frozen=True):
-    """How a job ended: with a value, or with an error."""
-
-    # `ok`, or in one word why there is no value: raised, timeout, memory, refused, ...
-    reason: str
-    # What the function returned, as JSON.
-    value: str | None = None
-    # What went wrong, for the model to read: a traceback of the tool's own code, or which limit it broke.
-    error: str = ""
-    stdout: str = ""
-    stderr: str = ""
-
-
-class Sandbox(Protocol):
-    """Runs Python source that nobody vouches for. Cancelling the awaiting task kills the process and its children."""
-
-    async def run(self, job: Job) -> JobResult:
-        """The job's end. Whatever the code does is a result, not an exception."""
-        ...

@@ -7,7 +7,9 @@ import msgspec
 
 from common.errors import BridleError
 from services.messages.model import Outcome, Text, ToolCall, ToolReturn
-from services.tools.api import Job, JobResult, Python, Sandbox, ToolContext, ToolDefinition
+from services.sandbox.api import Runs
+from services.sandbox.model import Job, Result
+from services.tools.api import Python, ToolContext, ToolDefinition
 from services.tools.arguments import Misfit, fit
 from services.tools.runner import failed, timed_out
 from services.tools.schema.source import Function, derive, function_of
@@ -18,18 +20,10 @@ Secrets = Callable[[str, str], Awaitable[Mapping[str, str]]]
 _MAX_ERROR = 4_000
 
 
-class NoSandbox:
-    """Stands in where a server has no sandbox."""
-
-    async def run(self, job: Job) -> JobResult:
-        """Say so."""
-        return JobResult("refused", error="this server has no sandbox, and does not run Python tools without one")
-
-
 class PythonRunner:
     """Runs Python tools in a sandbox."""
 
-    def __init__(self, sandbox: Sandbox, secrets: Secrets) -> None:
+    def __init__(self, sandbox: Runs, secrets: Secrets) -> None:
         self._sandbox = sandbox
         self._secrets = secrets
 
@@ -92,7 +86,7 @@ def _about(context: ToolContext) -> dict[str, str]:
     return {name: value for name, value in known.items() if value}
 
 
-def _returned(call: ToolCall, tool: ToolDefinition, result: JobResult) -> ToolReturn:
+def _returned(call: ToolCall, tool: ToolDefinition, result: Result) -> ToolReturn:
     outcome, text = Outcome.SUCCEEDED, _text(result.value)
     if text is None:
         outcome, text = Outcome.FAILED, f"Error: {_complaint(tool, result)}"
@@ -117,7 +111,7 @@ def _text(value: str | None) -> str | None:
     return plain if isinstance(plain, str) else value
 
 
-def _complaint(tool: ToolDefinition, result: JobResult) -> str:
+def _complaint(tool: ToolDefinition, result: Result) -> str:
     text = result.error.strip()
     if not text and result.reason == "timeout" and tool.timeout is not None:
         text = timed_out(tool.timeout)

@@ -35,6 +35,7 @@ from services.app import Node, Parts, running
 from services.tools.functions import FunctionTool
 from tests.helpers.database import KINDS
 from tests.helpers.models import ScriptedModel, ScriptedModels, say
+from tests.helpers.sandbox import ScriptedSandbox
 from tests.helpers.wait import eventually
 
 Run = run_pb2.Run
@@ -66,6 +67,8 @@ async def running_world(
     }
     channel: grpc.aio.Channel | None = None
     try:
+        # A real one is a process of its own, which a test that has no use for it need not wait for.
+        parts.setdefault("sandbox", ScriptedSandbox())
         parts_given = Parts(models=models, tools=tuple(tools), **parts)
         async with running(Settings.from_env(environment), parts_given) as serving:
             channel = grpc.aio.insecure_channel(serving.grpc_address)

@@ -2,20 +2,20 @@
 
 import asyncio
 
-from services.tools.api import Job, JobResult
+from services.sandbox.model import Job, Reason, Result
 from tests.helpers.models import Gate
 
 
 class ScriptedSandbox:
     """Answers every job with `result`; a gate holds it until the test lets it go on."""
 
-    def __init__(self, result: JobResult | None = None, gate: Gate | None = None) -> None:
-        self.result = result or JobResult("ok", value='"done"')
+    def __init__(self, result: Result | None = None, gate: Gate | None = None) -> None:
+        self.result = result or Result(Reason.OK, value='"done"')
         self.gate = gate or Gate(is_open=True)
         self.jobs: list[Job] = []
         self.killed = 0
 
-    async def run(self, job: Job) -> JobResult:
+    async def run(self, job: Job) -> Result:
         """One job."""
         self.jobs.append(job)
         try:

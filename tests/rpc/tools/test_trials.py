@@ -8,7 +8,7 @@ import pytest
 from common.ids import Prefix, new_id
 from common.pb.bridle.v1.message_pb2 import ToolReturn
 from common.pb.bridle.v1.tool_pb2 import PythonTool, Tool
-from services.tools.api import JobResult
+from services.sandbox.model import Reason, Result
 from services.tools.builtin import BUILTIN_TOOLS
 from tests.helpers.database import DatabaseFactory
 from tests.helpers.inprocess import Run, World, approve, invalid, not_found, return_text, returns_of, running_world
@@ -42,7 +42,7 @@ def tools(world: World) -> Tools:
 
 
 async def test_a_tool_is_tried_without_an_agent(tools: Tools, sandbox: ScriptedSandbox) -> None:
-    sandbox.result = JobResult("ok", value="[3]", stdout="adding\n", stderr="slowly\n")
+    sandbox.result = Result(Reason.OK, value="[3]", stdout="adding\n", stderr="slowly\n")
     tool = await tools.upsert(source_of("add"), pip_requirements=["numpy==2.1.0", "pkg[extra]==1!2.0+local"])
     result = await tools.run(tool.id, a=1)
     assert (result.tool_name, result.outcome, return_text(result)) == ("add", SUCCEEDED, "[3]")
@@ -166,7 +166,7 @@ async def test_parallel_calls_run_side_by_side_if_the_tool_allows(
 
 
 async def test_a_tool_that_takes_too_long_is_stopped(tools: Tools, world: World, sandbox: ScriptedSandbox) -> None:
-    sandbox.result = JobResult("timeout", stdout="so far")
+    sandbox.result = Result(Reason.TIMEOUT, stdout="so far")
     limit = Tool(python=PythonTool(source=source_of("add")))
     limit.timeout.FromMilliseconds(1500)
     tool = await tools.put(limit)

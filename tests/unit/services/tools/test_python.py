@@ -9,8 +9,9 @@ import pytest
 
 from common.errors import SecretKeyWrong
 from services.messages.model import Outcome, ToolCall, ToolReturn
-from services.tools.api import JobResult, Python, ToolContext, ToolDefinition
-from services.tools.python import NoSandbox, PythonRunner
+from services.sandbox.model import Reason, Result
+from services.tools.api import Python, ToolContext, ToolDefinition
+from services.tools.python import PythonRunner
 from services.tools.schema.source import derive
 from tests.helpers.models import Gate
 from tests.helpers.sandbox import ScriptedSandbox
@@ -43,9 +44,7 @@ def tool(source: str = SOURCE, **fields: Any) -> ToolDefinition:
     )
 
 
-async def run(
-    sandbox: ScriptedSandbox | NoSandbox, arguments: str = '{"a": 1}', context: ToolContext = CONTEXT
-) -> ToolReturn:
+async def run(sandbox: ScriptedSandbox, arguments: str = '{"a": 1}', context: ToolContext = CONTEXT) -> ToolReturn:
     return await PythonRunner(sandbox, secrets).run(tool(), ToolCall("c-1", "add", arguments), context)
 
 
@@ -75,7 +74,7 @@ async def test_without_an_agent_there_are_no_secrets() -> None:
     [('"plain"', "plain"), ("3", "3"), ('{"a":[1,null]}', '{"a":[1,null]}'), ("null", "null"), ("true", "true")],
 )
 async def test_a_text_is_itself_and_anything_else_is_json(value: str, text: str) -> None:
-    returned = await run(ScriptedSandbox(JobResult("ok", value=value, stdout="a\nb\n", stderr="c")))
+    returned = await run(ScriptedSandbox(Result(Reason.OK, value=value, stdout="a\nb\n", stderr="c")))
     assert (returned.outcome, returned.text) == (Outcome.SUCCEEDED, text)
     assert (returned.call_id, returned.name) == ("c-1", "add")
     assert (returned.stdout, returned.stderr) == (("a", "b"), ("c",))
@@ -84,21 +83,21 @@ async def test_a_text_is_itself_and_anything_else_is_json(value: str, text: str)
 @pytest.mark.parametrize(
     ("result", "told"),
     [
-        (JobResult("raised", error="Traceback\nValueError: no\n"), "Traceback\nValueError: no"),
-        (JobResult("timeout"), "the tool did not finish within 9 s and was stopped"),
-        (JobResult("timeout", error="The call ran for 5 s."), "The call ran for 5 s."),
-        (JobResult("killed"), "the tool ended without a result (killed)"),
-        (JobResult("ok", value="{broken"), "the tool ended without a result (ok)"),
+        (Result(Reason.RAISED, error="Traceback\nValueError: no\n"), "Traceback\nValueError: no"),
+        (Result(Reason.TIMEOUT), "the tool did not finish within 9 s and was stopped"),
+        (Result(Reason.TIMEOUT, error="The call ran for 5 s."), "The call ran for 5 s."),
+        (Result(Reason.KILLED), "the tool ended without a result (killed)"),
+        (Result(Reason.OK, value="{broken"), "the tool ended without a result (ok)"),
     ],
 )
-async def test_a_failure_is_an_outcome_with_what_was_printed(result: JobResult, told: str) -> None:
-    returned = await run(ScriptedSandbox(JobResult(result.reason, result.value, result.error, "printed", "")))
+async def test_a_failure_is_an_outcome_with_what_was_printed(result: Result, told: str) -> None:
+    returned = await run(ScriptedSandbox(Result(result.reason, result.value, result.error, "printed", "")))
     assert (returned.outcome, returned.text) == (Outcome.FAILED, f"Error: {told}")
     assert returned.stdout == ("printed",)
 
 
 async def test_a_long_traceback_keeps_its_beginning_and_its_end() -> None:
-    returned = await run(ScriptedSandbox(JobResult("raised", error="first\n" + "x" * 10_000 + "\nlast")))
+    returned = await run(ScriptedSandbox(Result(Reason.RAISED, error="first\n" + "x" * 10_000 + "\nlast")))
     assert returned.text.startswith("Error: first")
     assert returned.text.endswith("last")
     assert "[6011 characters left out]" in returned.text
@@ -150,9 +149,3 @@ async def test_cancelling_the_call_cancels_the_job() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert sandbox.killed == 1
-
-
-async def test_without_a_sandbox_a_call_says_so() -> None:
-    returned = await run(NoSandbox())
-    assert returned.outcome is Outcome.FAILED
-    assert returned.text == "Error: this server has no sandbox, and does not run Python tools without one"
