@@ -143,9 +143,8 @@ async def test_recursion_without_a_limit(box: Box) -> None:
     [
         ("float('nan')", "Out of range float values"),
         ("[float('inf')]", "Out of range float values"),
-        ("b'bytes'", "bytes is not JSON serializable"),
-        ("{1, 2}", "set is not JSON serializable"),
-        ("object()", "object is not JSON serializable"),
+        ("b'bytes'", "type bytes is not JSON"),
+        ("object()", "type object is not JSON"),
         ("{(1, 2): 3}", "keys must be"),
         ("(lambda a: (a.append(a), a)[1])([])", "Circular reference"),
         ("__import__('functools').reduce(lambda a, _: [a], range(100_000), [])", "nested too deeply"),

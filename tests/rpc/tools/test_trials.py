@@ -176,21 +176,6 @@ async def test_a_tool_that_takes_too_long_is_stopped(tools: Tools, world: World,
     assert sandbox.jobs[0].wall_seconds == 1.5
 
 
-async def test_without_a_sandbox_a_call_gets_a_clear_error(databases: DatabaseFactory) -> None:
-    url = await databases.create()
-    async with running_world(url) as world:
-        tools = Tools(world)
-        tool = await tools.upsert(source_of("add"))
-        agent = await world.make_agent(["add"])
-        agent.model.will(call("add", "c-1", a=1), say("pity"))
-        assert (await agent.send("add")).run.state == Run.STATE_COMPLETED
-        (returned,) = returns_of(await agent.log())
-        for each in (returned, await tools.run(tool.id, a=1)):
-            assert each.outcome == FAILED
-            assert return_text(each) == "Error: this server has no sandbox, and does not run Python tools without one"
-    await databases.drop(url)
-
-
 async def test_a_tool_survives_the_server(databases: DatabaseFactory, sandbox: ScriptedSandbox) -> None:
     url = await databases.create()
     async with running_world(url, sandbox=sandbox) as world:
