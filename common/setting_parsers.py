@@ -97,6 +97,11 @@ def subset(text: str, *, of: Sequence[str]) -> tuple[str, ...]:
     return tuple(word for word in of if word in chosen)
 
 
+def words(text: str) -> tuple[str, ...]:
+    """Some words, separated by commas."""
+    return tuple(_parts(text))
+
+
 def boolean(text: str) -> bool:
     """true or false."""
     if text.lower() not in _YES | _NO:

@@ -69,7 +69,7 @@ class Settings:
 
     grpc_address: str = _setting("GRPC_ADDRESS", "127.0.0.1:50051", parse.address, "Where gRPC listens, `host:port`.")
     http_address: str = _setting(
-        "HTTP_ADDRESS", "127.0.0.1:8283", parse.address, "Where HTTP listens: `/metrics` and `/healthz`."
+        "HTTP_ADDRESS", "127.0.0.1:8283", parse.address, "Where HTTP listens: the API, `/metrics` and `/healthz`."
     )
     data_dir: Path = _setting(
         "DATA_DIR", "./bridle-data", parse.path, "Folder of the embedded database; made if it is not there."
@@ -86,6 +86,21 @@ class Settings:
     )
     roles: tuple[str, ...] = _setting(
         "ROLES", ",".join(ROLES), partial(parse.subset, of=ROLES), "What this process hosts, separated by commas."
+    )
+    grpc_target: str = _setting(
+        "GRPC_TARGET",
+        "",
+        parse.text,
+        "Where a gateway finds the services, `host:port` or any gRPC target; empty: in its own process.",
+    )
+    cors_origins: tuple[str, ...] = _setting(
+        "CORS_ORIGINS", "", parse.words, "Origins whose pages may call the HTTP API, separated by commas; `*`: all."
+    )
+    max_body_bytes: int = _setting(
+        "MAX_BODY_BYTES",
+        "12MiB",
+        partial(parse.size, least=64 * 1024, most=1024**3),
+        "Largest body of an HTTP request; larger ones are answered with 413.",
     )
     log_level: str = _setting(
         "LOG_LEVEL",

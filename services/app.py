@@ -24,15 +24,20 @@ from common.db.engine import Database, open_database
 from common.ids import Prefix, new_id
 from common.pb.bridle.v1 import run_service_pb2
 from common.pb.bridle.v1.run_service_pb2_grpc import RunServiceStub, add_RunServiceServicer_to_server
+from common.rpc.adapter import Interceptor
 from common.rpc.auth import Anonymous
 from common.rpc.chain import ChainLimits, build_chain
+from common.rpc.channel import open_channel
 from common.rpc.health import Health
+from common.rpc.inprocess import InProcessChannel
 from common.rpc.local import LocalChannel
 from common.rpc.server import add_infrastructure, bind, build_server, graceful_stop
 from common.seal import seal_for
 from common.settings import Settings
+from common.startup import StartupError
 from common.telemetry.metrics import Metrics
-from gateway.app import create_app
+from gateway.app import GatewayConfig, create_app
+from gateway.backend import Backend
 from gateway.callbacks import render as render_callback
 from gateway.server import http_server
 from services.agents import secrets
@@ -55,7 +60,7 @@ from services.models.registry import ProviderModels
 from services.models.servicer import ModelServicer
 from services.models.sources import Source
 from services.models.stored import StoredProviders
-from services.register import Servicers, register
+from services.register import SERVICES, Servicers, register
 from services.runs.actor import Engine
 from services.runs.approval_servicer import ApprovalServicer
 from services.runs.feed import ApprovalFeed
@@ -231,8 +236,7 @@ def _models(
     return ProviderModels({DEMO: demo, **providers(environ, http, metrics, settings.openai_api)}, stored)
 
 
-def build_grpc(settings: Settings, node: Node, health: Health) -> grpc.aio.Server:
-    """The gRPC server with its interceptors and services, not yet listening."""
+def _chain(settings: Settings, node: Node) -> tuple[Interceptor, ...]:
     limits = ChainLimits(
         deadline_seconds={
             "/bridle.v1.MessageService/SendMessage": _SEND_MESSAGE_SECONDS,
@@ -241,16 +245,42 @@ def build_grpc(settings: Settings, node: Node, health: Health) -> grpc.aio.Serve
         max_concurrent_calls=settings.max_unary,
         max_concurrent_streams=settings.max_streams,
     )
-    chain = build_chain(
+    return build_chain(
         clock=node.clock,
         metrics=node.metrics,
         authenticator=Anonymous(),
         translate=db_errors.translate,
         limits=limits,
     )
+
+
+def build_grpc(settings: Settings, node: Node, health: Health, chain: tuple[Interceptor, ...]) -> grpc.aio.Server:
+    """The gRPC server with its interceptors and services, not yet listening."""
     server = build_server(chain, settings.max_message_bytes)
     add_infrastructure(server, health, register(server, node.servicers, settings.roles))
     return server
+
+
+@asynccontextmanager
+async def _backend(
+    settings: Settings, node: Node | None, chain: tuple[Interceptor, ...]
+) -> AsyncIterator[Backend | None]:
+    """What the gateway talks to: the services of this process behind the same chain, or those of another one."""
+    if "gateway" not in settings.roles:
+        yield None
+    elif settings.grpc_target:
+        async with open_channel(settings.grpc_target, SERVICES) as channel:
+            yield Backend(channel, remote=True)
+    elif node is None or not {"agents", "messages", "runs"} <= set(settings.roles):
+        raise StartupError("a gateway whose process does not host every service needs BRIDLE_GRPC_TARGET")
+    else:
+        local = InProcessChannel(chain)
+        register(local, node.servicers, settings.roles)
+        yield Backend(local, remote=False)
+
+
+def _gateway_config(settings: Settings) -> GatewayConfig:
+    return GatewayConfig(settings.max_body_bytes, settings.cors_origins)
 
 
 class Serving(Struct, frozen=True):
@@ -270,10 +300,17 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
     try:
         await asyncio.to_thread(migrate.upgrade, settings.database)
         node, health = Node(settings, db, parts, http), Health()
-        server = build_grpc(settings, node, health)
+        chain = _chain(settings, node)
+        server = build_grpc(settings, node, health, chain)
         grpc_port = bind(server, settings.grpc_address)
-        app = create_app(node.registry, health.is_ready)
-        async with http_server(app, settings.http_address, _STOP_SECONDS) as http_port:
+        async with (
+            _backend(settings, node, chain) as backend,
+            http_server(
+                create_app(node.registry, health.is_ready, backend, _gateway_config(settings)),
+                settings.http_address,
+                _STOP_SECONDS,
+            ) as http_port,
+        ):
             # Nobody waits for it but the first call of a Python tool.
             sandbox = asyncio.create_task(node.sandbox.start()) if parts.sandbox is None else None
             await server.start()
@@ -301,6 +338,17 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
         await db.close()
 
 
+@asynccontextmanager
+async def running_gateway(settings: Settings) -> AsyncIterator[str]:
+    """Serve HTTP only, for services that are elsewhere; its address. There is nothing to drain but calls."""
+    registry, serving = CollectorRegistry(), True
+    async with _backend(settings, None, ()) as backend:
+        app = create_app(registry, lambda: serving, backend, _gateway_config(settings))
+        async with http_server(app, settings.http_address, settings.drain_seconds) as port:
+            yield _with_port(settings.http_address, port)
+            serving = False
+
+
 def _with_port(address: str, port: int) -> str:
     return f"{address.rpartition(':')[0]}:{port}"
 
@@ -319,6 +367,11 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal)
     with contextlib.suppress(asyncio.CancelledError):
+        if settings.roles == ("gateway",):
+            async with running_gateway(settings) as address:
+                logger.info("ready", extra={"fields": {"http": address, "services": settings.grpc_target}})
+                await stop.wait()
+            return
         async with running(settings) as serving:
             _welcome(serving)
             await stop.wait()

@@ -2,16 +2,25 @@
 
 from typing import Any
 
+from google.protobuf.descriptor import ServiceDescriptor
 from msgspec import Struct
 
 from common.pb.bridle.v1 import (
+    agent_service_pb2,
     agent_service_pb2_grpc,
+    approval_service_pb2,
     approval_service_pb2_grpc,
+    block_service_pb2,
     block_service_pb2_grpc,
+    conversation_service_pb2,
     conversation_service_pb2_grpc,
+    message_service_pb2,
     message_service_pb2_grpc,
+    model_service_pb2,
     model_service_pb2_grpc,
+    run_service_pb2,
     run_service_pb2_grpc,
+    tool_service_pb2,
     tool_service_pb2_grpc,
 )
 from services.agents.servicer import AgentServicer
@@ -58,3 +67,19 @@ _SERVICES = {
     "messages": ("MessageService",),
     "runs": ("ApprovalService", "RunService"),
 }
+
+# What a client may call, for the retries of its reads.
+SERVICES: tuple[ServiceDescriptor, ...] = tuple(
+    service
+    for module in (
+        agent_service_pb2,
+        approval_service_pb2,
+        block_service_pb2,
+        conversation_service_pb2,
+        message_service_pb2,
+        model_service_pb2,
+        run_service_pb2,
+        tool_service_pb2,
+    )
+    for service in module.DESCRIPTOR.services_by_name.values()
+)

@@ -13,6 +13,10 @@ RPC_SECONDS_BUCKETS: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
 )  # fmt: skip
 
+HTTP_SERVER_SECONDS: Final = "bridle_http_server_seconds"
+HTTP_STREAMS_OPEN: Final = "bridle_http_streams_open"
+HTTP_EVENTS_SENT: Final = "bridle_http_events_sent_total"
+
 RUNS_ACTIVE: Final = "bridle_runs_active"
 RUNS_RECOVERED: Final = "bridle_runs_recovered_total"
 RUN_SECONDS: Final = "bridle_run_duration_seconds"

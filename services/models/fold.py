@@ -58,7 +58,8 @@ class TurnFold:
                 return TextDelta(self._message_id, self._append("text", text), text) if text else None
             case ReasoningChunk():
                 return self._reason(event)
-            case CallStarted(index=index, id=call_id, name=name):
+            case CallStarted(index=index, id=given, name=name):
+                call_id = given or made_up_call_id(self._message_id, len(self._calls))
                 self._calls[index] = len(self._parts)
                 self._parts.append(_Open("call", [], call_id=call_id, name=name))
                 return ToolCallDelta(self._message_id, self._calls[index], call_id, name, "")
@@ -93,6 +94,11 @@ class TurnFold:
         part.signature += chunk.signature
         part.redacted += chunk.redacted
         return ReasoningDelta(self._message_id, index, chunk.text) if chunk.text else None
+
+
+def made_up_call_id(message_id: str, index: int) -> str:
+    """An id for a call that came without one; deltas and the stored call must agree on it."""
+    return f"call_{message_id.removeprefix('message-')[:8]}_{index}"
 
 
 def _close(part: _Open) -> TurnPart:

@@ -7,7 +7,7 @@ import msgspec
 
 from services.messages.model import Outcome, Part, Text, ToolCall, ToolReturn
 from services.models.api import Finish
-from services.models.fold import TurnPart
+from services.models.fold import TurnPart, made_up_call_id
 from services.runs import rules
 from services.runs.model import RunError, StepDetail, StopReason
 from services.runs.protocol import APPROVED, Call, Config, ModelTurn, State
@@ -44,7 +44,7 @@ def _named(call: ToolCall, state: State, index: int, seen: set[str]) -> ToolCall
     """Some providers give no ids, or the same one twice; an outcome needs exactly one call to belong to."""
     call_id = call.id
     if not call_id or call_id in seen:
-        call_id = f"call_{state.message_id.removeprefix('message-')[:8]}_{index}"
+        call_id = made_up_call_id(state.message_id, index)
     seen.add(call_id)
     return msgspec.structs.replace(call, id=call_id)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from tests.bench import cancel, growth, messages, sandbox, stream, waiting
+from tests.bench import cancel, gateway, growth, messages, sandbox, stream, waiting
 from tests.bench.process import Foreign
 from tests.bench.report import Cell, Table
 
@@ -26,6 +26,7 @@ SCENARIOS: dict[str, Callable[[bool], Awaitable[Table]]] = {
     "waiting": waiting.run,
     "growth": growth.run,
     "sandbox": sandbox.run,
+    "gateway": gateway.run,
 }
 
 

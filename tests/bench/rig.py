@@ -73,6 +73,10 @@ class Client:
         run: run_pb2.Run = created.run
         return run
 
+    async def get_run(self, run_id: str) -> None:
+        """One run as it is now."""
+        await self._runs.GetRun(run_service_pb2.GetRunRequest(run_id=run_id), timeout=DEADLINE)
+
     def follow(self, run_id: str) -> Any:
         """All events of a run until it stops; the open call."""
         return self._runs.StreamRun(run_service_pb2.StreamRunRequest(run_id=run_id), timeout=DEADLINE)

@@ -72,7 +72,7 @@ async def running_world(
         parts_given = Parts(models=models, tools=tuple(tools), **parts)
         async with running(Settings.from_env(environment), parts_given) as serving:
             channel = grpc.aio.insecure_channel(serving.grpc_address)
-            yield World(channel, models, serving.node)
+            yield World(channel, models, serving.node, serving.grpc_address, serving.http_address)
     finally:
         # After the server: what a client still hears when it ends is part of the contract.
         if channel is not None:
@@ -82,9 +82,18 @@ async def running_world(
 class World:
     """A client of every service of one server."""
 
-    def __init__(self, channel: grpc.aio.Channel, models: ScriptedModels, node: Node) -> None:
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        models: ScriptedModels,
+        node: Node,
+        grpc_address: str = "",
+        http_address: str = "",
+    ) -> None:
         self.models = models
         self.node = node
+        self.grpc_address = grpc_address
+        self.http_address = http_address
         self.agents: Any = AgentServiceStub(channel)
         self.runs: Any = RunServiceStub(channel)
         self.messages: Any = MessageServiceStub(channel)

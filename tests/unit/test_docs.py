@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from common.errors import BridleError, Code, FieldViolation
 from common.pb.bridle.v1 import error_reason_pb2
 from common.telemetry.metrics import Metrics
+from gateway.http.metrics import HttpMetrics
 from services.models.metrics import ModelMetrics
 from services.runs.metrics import RunMetrics
 from services.sandbox.metrics import SandboxMetrics
@@ -76,7 +77,8 @@ def test_codes_and_metadata_are_what_is_sent(kind: type[BridleError]) -> None:
 
 def test_every_metric_is_described() -> None:
     registry = CollectorRegistry()
-    Metrics(registry), RunMetrics(registry), ModelMetrics(registry), ToolMetrics(registry), SandboxMetrics(registry)
+    Metrics(registry), RunMetrics(registry), ModelMetrics(registry), ToolMetrics(registry)
+    SandboxMetrics(registry), HttpMetrics(registry)
     kinds = {family.name: family.type for family in registry.collect()}
     # The library keeps the name of a counter without its ending.
     shown = {name.removesuffix("_total"): kind for name, kind, *_ in rows("operations.md", "metric")}

@@ -111,7 +111,13 @@ def submit(conn: Connection, answer: Answer, now: datetime) -> tuple[Approval, R
     approval = _target(conn, answer)
     locked = conn.execute(_LOCK_RUN, {"run_id": approval.run_id}).one()
     approval = get_approval(conn, answer.organization_id, approval.id)
-    decisions = _matched(approval, answer)
+    try:
+        decisions = _matched(approval, answer)
+    except ApprovalMismatch:
+        # Who did not name it did not mean one that is over: for them there is nothing to answer.
+        if approval.state is ApprovalState.PENDING or answer.approval_id:
+            raise
+        raise NoPendingApproval from None
     if approval.state is not ApprovalState.PENDING:
         if decisions == approval.detail.decisions and answer.follow_up == approval.detail.follow_up:
             return approval, get_run(conn, answer.organization_id, approval.run_id)

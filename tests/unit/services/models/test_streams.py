@@ -79,13 +79,13 @@ def test_a_tool_that_does_not_exist_and_a_call_without_an_id_get_through() -> No
     parts, _ = play(ChatReader(NAMES), piece("in", "", index=0, id="c1"), piece("vented", "{}", index=0), delta("stop"))
     assert parts == (ToolCall("c1", "invented", "{}"),)
     parts, _ = play(ChatReader(NAMES), piece("add", "{}", index=0), delta("stop"))
-    assert parts == (ToolCall("", "add", "{}"),)
+    assert parts == (ToolCall("call_1_0", "add", "{}"),)
 
 
 def test_calls_that_wait_for_the_end_keep_their_order() -> None:
     late = [piece("add_all", "{}", index=2), piece("add", '{"a":1}', index=1)]
     parts, _ = play(ChatReader(NAMES), *late, delta("tool_calls"))
-    assert parts == (ToolCall("", "add", '{"a":1}'), ToolCall("", "add_all", "{}"))
+    assert parts == (ToolCall("call_1_0", "add", '{"a":1}'), ToolCall("call_1_1", "add_all", "{}"))
 
 
 def test_reasoning_by_either_name_and_usage_in_any_chunk() -> None:

@@ -1,0 +1,1 @@
+"""Runs as the wire has them: started by messages, followed, listed."""
