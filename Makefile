@@ -8,7 +8,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint types proto proto-check format check simulate bench chaos lock clean
+.PHONY: help install run test lint types proto proto-check format check simulate fuzz bench chaos lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ chaos: install ## kill -9 a server again and again and account for everything (R
 
 simulate: install ## run the engine through SEEDS=20000 random schedules, or replay one (SEED=123)
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),20000) --start $(or $(START),0))
+
+fuzz: install ## send EXAMPLES=200 made-up requests to each endpoint of the gateway (SEED=... to repeat)
+	FUZZ_EXAMPLES=$(or $(EXAMPLES),200) $(BIN)/pytest tests/gateway/test_fuzz.py --hypothesis-seed=$(or $(SEED),$(shell date +%s))
 
 bench: install ## measure (prints figures, asserts nothing)
 	$(BIN)/python -m tests.bench

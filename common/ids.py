@@ -83,6 +83,11 @@ def is_id(prefix: Prefix, text: str) -> bool:
     return head == prefix and form.fullmatch(rest) is not None
 
 
+def pattern(prefix: Prefix) -> str:
+    """The form of ids of this kind, for documents; without anchors."""
+    return f"{prefix}-{(_ANY_UUID if prefix is Prefix.MESSAGE else _UUID4).pattern}"
+
+
 def require_id(field: str, prefix: Prefix, text: str) -> str:
     """The text itself when it is an id of this kind; otherwise InvalidArgument on the field."""
     if not text:

@@ -1,7 +1,9 @@
 """The HTTP application: the API if this process is a gateway, and for operators health, readiness and metrics."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
+import msgspec
 from msgspec import Struct
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from starlette.applications import Starlette
@@ -11,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
+from gateway import openapi, reference
 from gateway.backend import Backend
 from gateway.endpoints import ENDPOINTS, LATER
 from gateway.http.metrics import HttpMetrics
@@ -46,10 +49,27 @@ def create_app(
     middleware: list[Middleware] = []
     if backend is not None and config is not None:
         api = Api(Router(ENDPOINTS, LATER), backend, HttpMetrics(registry), config.max_body_bytes)
-        routes.append(Mount("/", api))
+        routes += [Route("/openapi.json", _document), Route("/docs", _reference), Mount("/", api)]
         if config.cors_origins:
             middleware.append(_cors(config.cors_origins))
     return Starlette(routes=routes, middleware=middleware)
+
+
+@cache
+def _described() -> tuple[bytes, str]:
+    """The API document and its page. Made when somebody first asks, in a thread: it takes a moment."""
+    document = openapi.document(ENDPOINTS)
+    return msgspec.json.encode(document), reference.page(document)
+
+
+def _document(request: Request) -> Response:
+    return Response(_described()[0], media_type="application/json")
+
+
+def _reference(request: Request) -> Response:
+    # The page has its style inside and needs nothing else.
+    headers = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+    return Response(_described()[1], media_type="text/html", headers=headers)
 
 
 def _cors(origins: Sequence[str]) -> Middleware:

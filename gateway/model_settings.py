@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from google.protobuf.json_format import MessageToDict
 from msgspec import Struct
 
 from common.pb.bridle.v1 import model_pb2
 from gateway.messages.inputs import fill
+from gateway.structs import plain
 
 _EFFORT: Final = "REASONING_EFFORT_"
 
@@ -57,17 +57,21 @@ def to_pb(given: SettingsIn) -> model_pb2.ModelSettings:
         value = getattr(given, name)
         if value is not None:
             setattr(settings, name, value)
-    effort = given.reasoning.reasoning_effort if given.reasoning else None
-    if effort is not None:
-        # Nothing above high is known here.
-        known = "high" if effort == "xhigh" else effort
-        settings.reasoning_effort = model_pb2.ModelSettings.ReasoningEffort.Value(_EFFORT + known.upper())
+    wanted = given.reasoning.reasoning_effort if given.reasoning else None
+    if wanted is not None:
+        settings.reasoning_effort = effort(wanted)
     if given.thinking is not None and given.thinking.type != "disabled" and given.thinking.budget_tokens is not None:
         settings.max_reasoning_tokens = given.thinking.budget_tokens
     schema = schema_of(given.response_format)
     if schema:
         fill(settings.response_schema, schema, ("body", "model_settings", "response_format"))
     return settings
+
+
+def effort(word: str) -> model_pb2.ModelSettings.ReasoningEffort.ValueType:
+    """How much to reason, by its name. Nothing above high is known here."""
+    known = "high" if word == "xhigh" else word
+    return model_pb2.ModelSettings.ReasoningEffort.Value(_EFFORT + known.upper())
 
 
 def schema_of(response_format: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -81,16 +85,15 @@ def schema_of(response_format: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def from_pb(settings: model_pb2.ModelSettings, handle: str) -> SettingsOut:
     """The wire's."""
-    schema = MessageToDict(settings.response_schema) if settings.HasField("response_schema") else None
-    effort = settings.reasoning_effort
-    word = model_pb2.ModelSettings.ReasoningEffort.Name(effort).removeprefix(_EFFORT).lower()
+    schema = plain(settings.response_schema) if settings.HasField("response_schema") else None
+    word = model_pb2.ModelSettings.ReasoningEffort.Name(settings.reasoning_effort).removeprefix(_EFFORT).lower()
     budget = settings.max_reasoning_tokens if settings.HasField("max_reasoning_tokens") else None
     return SettingsOut(
         provider_type=handle.partition("/")[0],
         temperature=settings.temperature if settings.HasField("temperature") else None,
         max_output_tokens=settings.max_output_tokens if settings.HasField("max_output_tokens") else None,
         parallel_tool_calls=settings.parallel_tool_calls if settings.HasField("parallel_tool_calls") else None,
-        reasoning={"reasoning_effort": word} if effort else None,
+        reasoning={"reasoning_effort": word} if settings.reasoning_effort else None,
         thinking={"type": "enabled", "budget_tokens": budget} if budget is not None else None,
         response_format={"type": "json_schema", "json_schema": {"schema": schema}} if schema else None,
     )

@@ -267,8 +267,12 @@ async def fork(exchange: Exchange[Empty, AgentQuery]) -> Conversation:
 
 async def compact(exchange: Exchange[Empty, AgentQuery]) -> CompactionResult:
     """Summarise older messages now."""
-    conversation = await _get(exchange, exchange.query.agent_id)
-    request = conversation_service_pb2.CompactConversationRequest(conversation_id=conversation.id)
+    return await compacted(exchange, (await _get(exchange, exchange.query.agent_id)).id)
+
+
+async def compacted(exchange: Exchange[Any, Any], conversation_id: str) -> CompactionResult:
+    """What a compaction of this conversation came to."""
+    request = conversation_service_pb2.CompactConversationRequest(conversation_id=conversation_id)
     done = await exchange.caller(exchange.backend.conversations.CompactConversation, request, _COMPACT_SECONDS)
     return CompactionResult(done.summary, done.messages_before, done.messages_after)
 

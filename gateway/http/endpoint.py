@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from gateway.http.problems import Problem
+
 if TYPE_CHECKING:
     from gateway.backend import Backend, Caller
 
@@ -73,3 +75,6 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     answer: Any = None
     # Whether it answers, or may answer, with server-sent events.
     streams: bool = False
+    # Type of its errors, for the API document, and what makes them of the usual ones. None: the usual ones.
+    error: Any = None
+    refusal: Callable[[Problem], Problem] | None = None

@@ -21,6 +21,15 @@ class Problem(Exception):
         self.headers: Mapping[str, str] = headers or {}
 
 
+class Invalid(Problem):
+    """422 as the wire has it: `detail` is the text of a list of errors, each with the place it is about."""
+
+    def __init__(self, error: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
+        super().__init__(422, {"trace_id": "", "detail": str([error]), **(more or {})})
+        self.loc: tuple[str | int, ...] = error["loc"]
+        self.message: str = error["msg"]
+
+
 def bad_request(detail: str) -> Problem:
     """400: the request makes no sense."""
     return Problem(400, {"detail": detail})
@@ -36,12 +45,12 @@ def conflict(detail: str) -> Problem:
     return Problem(409, {"detail": detail}, DO_NOT_RETRY)
 
 
-def invalid(loc: Sequence[str | int], message: str, kind: str = "value_error") -> Problem:
-    """422 as the wire has it: `detail` is the text of a list of errors, each with the place it is about."""
-    return _invalid({"type": kind, "loc": tuple(loc), "msg": message}, {})
+def invalid(loc: Sequence[str | int], message: str, kind: str = "value_error") -> Invalid:
+    """422 for a part of the request."""
+    return Invalid({"type": kind, "loc": tuple(loc), "msg": message})
 
 
-def invalid_id(name: str, prefix: str, value: str) -> Problem:
+def invalid_id(name: str, prefix: str, value: str) -> Invalid:
     """422 for a path parameter that is no id of its kind."""
     found = {
         "type": "string_pattern_mismatch",
@@ -49,8 +58,4 @@ def invalid_id(name: str, prefix: str, value: str) -> Problem:
         "msg": f"String should match pattern '{prefix}-{{uuid4}}'",
         "input": value[:200],
     }
-    return _invalid(found, {"examples": [f"{prefix}-123e4567-e89b-42d3-8456-426614174000"]})
-
-
-def _invalid(error: dict[str, Any], more: dict[str, Any]) -> Problem:
-    return Problem(422, {"trace_id": "", "detail": str([error]), **more})
+    return Invalid(found, {"examples": [f"{prefix}-123e4567-e89b-42d3-8456-426614174000"]})

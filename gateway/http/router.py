@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gateway.http.endpoint import Endpoint
 
 # Path parameters that must be ids of a kind. Runs, messages and conversations have rules of their own.
-_IDS: Final = {
+IDS: Final = {
     "agent_id": Prefix.AGENT,
     "tool_id": Prefix.TOOL,
     "block_id": Prefix.BLOCK,
@@ -79,7 +79,7 @@ class Router:
             allowed = ", ".join(sorted(node.endpoints))
             raise Problem(405, {"detail": f"Method not allowed; this path knows {allowed}."}, {"allow": allowed})
         for name, value in parameters.items():
-            prefix = _IDS.get(name)
+            prefix = IDS.get(name)
             if prefix is not None and not is_id(prefix, value):
                 raise invalid_id(name, prefix, value)
         return endpoint, parameters

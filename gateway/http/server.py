@@ -22,7 +22,7 @@ from gateway.http.endpoint import Exchange, Reply
 from gateway.http.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from starlette.types import Receive, Scope, Send
 
@@ -59,19 +59,19 @@ class Api:
         try:
             await self._answer(request)
         except Problem as problem:
-            await request.json(problem.status, problem.body, problem.headers)
+            await request.refuse(problem)
         except grpc.aio.AioRpcError as error:
-            failed = errors.problem(errors.read(error))
-            await request.json(failed.status, failed.body, failed.headers)
+            await request.refuse(errors.problem(errors.read(error)))
         except Exception:
             _log.exception("%s %s failed", scope["method"], request.route)
-            await request.json(500, {"detail": errors.UNKNOWN_ERROR, "request_id": request.id}, {})
+            await request.refuse(Problem(500, {"detail": errors.UNKNOWN_ERROR, "request_id": request.id}))
         finally:
             self._count(request, time.perf_counter() - began)
 
     async def _answer(self, request: _Request) -> None:
         endpoint, path = self._router.find(request.method, request.path)
         request.route = endpoint.path
+        request.refusal = endpoint.refusal
         exchange = await self._exchange(request, endpoint, path)
         answer = await endpoint.handler(exchange)
         if isinstance(answer, events.EventStream):
@@ -165,6 +165,7 @@ class _Request:
         given = self.headers.get(REQUEST_ID_KEY, "")
         self.id = given if _REQUEST_ID.fullmatch(given) else str(uuid.uuid4())
         self.route = _NO_ROUTE
+        self.refusal: Callable[[Problem], Problem] | None = None
         self.status = 0
         self.sent = 0
         self._gone = False
@@ -195,10 +196,11 @@ class _Request:
             message = await self._receive()
             self._gone = message["type"] == "http.disconnect"
 
-    async def json(self, status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
-        """A JSON answer, unless one was begun already."""
+    async def refuse(self, problem: Problem) -> None:
+        """An error in the endpoint's shape, unless an answer was begun already."""
         if not self.status:
-            await self.respond(status, _encode(body), "application/json", headers)
+            told = self.refusal(problem) if self.refusal is not None else problem
+            await self.respond(told.status, _encode(told.body), "application/json", told.headers)
 
     async def respond(self, status: int, content: bytes, media_type: str, headers: Mapping[str, str]) -> None:
         """A whole answer."""

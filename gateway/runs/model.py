@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from google.protobuf.json_format import MessageToDict
 from msgspec import Struct
 
 from common.ids import DEFAULT_ORGANIZATION
@@ -12,6 +11,7 @@ from common.pb.bridle.v1 import run_pb2
 from gateway.messages.ending import stop_reason
 from gateway.messages.stored import moment
 from gateway.runs.begin import KEPT, kept
+from gateway.structs import plain
 
 if TYPE_CHECKING:
     from google.protobuf.duration_pb2 import Duration
@@ -126,7 +126,7 @@ class RunMetrics(Struct, frozen=True, kw_only=True):
 def run_object(run: run_pb2.Run) -> Run:
     """A run."""
     waiting = run.state == _State.STATE_AWAITING_APPROVAL
-    metadata: dict[str, Any] = MessageToDict(run.metadata)
+    metadata: dict[str, Any] = plain(run.metadata)
     metadata.pop(KEPT, None)
     if run.HasField("error"):
         metadata["error"] = {

@@ -1,0 +1,1 @@
+"""Agents, their tools, rules and memory as objects of the wire."""
