@@ -8,7 +8,7 @@ RUN_STAMP := $(VENV)/.installed-run
 DEV_STAMP := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help install run test lint types proto proto-check format check simulate fuzz bench chaos lock clean
+.PHONY: help install run test lint types proto proto-check format check simulate fuzz bench chaos lock clean sdk
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,8 @@ simulate: install ## run the engine through SEEDS=20000 random schedules, or rep
 
 fuzz: install ## send EXAMPLES=200 made-up requests to each endpoint of the gateway (SEED=... to repeat)
 	FUZZ_EXAMPLES=$(or $(EXAMPLES),200) $(BIN)/pytest tests/gateway/test_fuzz.py --hypothesis-seed=$(or $(SEED),$(shell date +%s))
+sdk: install ## drive the gateway with the real SDKs, ROUNDS=1 times in a row
+	for round in $$(seq $(or $(ROUNDS),1)); do $(BIN)/pytest -q tests/sdk || exit 1; done
 
 bench: install ## measure (prints figures, asserts nothing)
 	$(BIN)/python -m tests.bench

@@ -162,9 +162,9 @@ def _messages_moments(message: dict[str, Any]) -> Iterator[Moment]:
             yield Moment(MomentKind.CALL, block["name"], block["id"])
         elif block["type"] == "tool_result":
             yield Moment(MomentKind.RETURN, _text(block.get("content")), block["tool_use_id"])
-    said = _text([block for block in blocks if block["type"] == "text"])
-    if message["role"] == "user" and said:
-        yield Moment(MomentKind.SAID, said)
+    if message["role"] == "user":
+        # Two messages in a row are one here, so each text counts as a message.
+        yield from (Moment(MomentKind.SAID, block["text"]) for block in blocks if block["type"] == "text")
 
 
 def _text(content: Any) -> str:

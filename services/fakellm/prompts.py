@@ -1,7 +1,7 @@
 """What is done when no rule says otherwise: what the user's text asks for (services/models/script.py)."""
 
 from services.fakellm.asked import Asked
-from services.fakellm.scripts import Answer, Call, Failure, Say, Script
+from services.fakellm.scripts import Answer, Call, Failure, Part, Say, Script, Think
 from services.models import script
 
 _FAILURES: dict[str, Script] = {
@@ -13,17 +13,29 @@ _FAILURES: dict[str, Script] = {
     "llm_empty_response": Answer(),
     "context_window_exceeded": Failure(400, kind="overflow"),
 }
+# Reasoning without one cannot be passed back to Anthropic.
+_SIGNATURE = "c2lnbmVk"
 
 
 def obey(asked: Asked) -> Script:
     """The script that the conversation asks for."""
-    told = script.failure(asked.said)
-    if told:
-        return _FAILURES.get(told, Failure(500))
-    calls = script.calls(asked.situation)
-    if calls:
-        return Answer(parts=tuple(Call(name, arguments) for name, arguments in calls))
-    last = script.counts_to(asked.situation)
-    if last is not None:
-        return Answer(parts=(Say(tokens=last),))
-    return Answer(parts=(Say(pieces=tuple(script.words(asked.situation))),))
+    deeds = script.deeds(asked.situation)
+    failed = next((deed for deed in deeds if isinstance(deed, script.Fail)), None)
+    if failed is not None:
+        return _FAILURES.get(failed.kind, Failure(500))
+    pause = max((deed.pause for deed in deeds if isinstance(deed, script.Count)), default=0.0)
+    return Answer(parts=tuple(_part(deed) for deed in deeds), token_delay=pause)
+
+
+def _part(deed: script.Deed) -> Part:
+    match deed:
+        case script.Call(name=name, arguments=arguments):
+            return Call(name, arguments)
+        case script.Think(text=text):
+            return Think(text, signature=_SIGNATURE)
+        case script.Count(last=last):
+            return Say(tokens=last)
+        case script.Say(text=text):
+            return Say(pieces=tuple(script.split(text)))
+        case script.Fail():
+            raise ValueError("a failure is no part of an answer")

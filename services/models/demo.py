@@ -18,6 +18,7 @@ from services.models.api import (
     Finished,
     ModelEvent,
     ModelRequest,
+    ReasoningChunk,
     TextChunk,
 )
 from services.models.errors import ModelError, ModelErrorType
@@ -41,15 +42,14 @@ class DemoProvider:
         if request.model == "silent":
             await asyncio.Event().wait()
         pause = _SLOW_SECONDS if request.model == "slow" else 0.0
-        situation = _situation(request)
-        _fail_if_told(situation.said)
-        calls = script.calls(situation)
+        deeds = script.deeds(_situation(request))
+        pause = max([pause, *(deed.pause for deed in deeds if isinstance(deed, script.Count))])
         written = 0
-        for event in _call_events(calls) if calls else map(TextChunk, script.words(situation)):
+        for event in _events(deeds):
             await asyncio.sleep(pause)
             written += _weight(event)
             yield event
-        finish = Finish.TOOL_CALLS if calls else Finish.STOP
+        finish = Finish.TOOL_CALLS if any(isinstance(deed, script.Call) for deed in deeds) else Finish.STOP
         yield Finished(finish, Usage(input_tokens=_weight_of(request), output_tokens=written))
 
     def preview(self, request: ModelRequest) -> bytes:
@@ -69,24 +69,30 @@ def _situation(request: ModelRequest) -> script.Situation:
     return script.Situation(said, turns, returns, forced)
 
 
-def _call_events(calls: list[tuple[str, str]]) -> Iterable[ModelEvent]:
-    for index, (name, arguments) in enumerate(calls):
-        # The engine makes the ids of calls that come without one.
-        yield CallStarted(index, "", name)
-        half = len(arguments) // 2
-        yield CallArguments(index, arguments[:half])
-        yield CallArguments(index, arguments[half:])
+def _events(deeds: Iterable[script.Deed]) -> Iterable[ModelEvent]:
+    calls = 0
+    for deed in deeds:
+        match deed:
+            case script.Call(name=name, arguments=arguments):
+                # The engine makes the ids of calls that come without one.
+                yield CallStarted(calls, "", name)
+                half = len(arguments) // 2
+                yield CallArguments(calls, arguments[:half])
+                yield CallArguments(calls, arguments[half:])
+                calls += 1
+            case script.Say(text=text):
+                yield from map(TextChunk, script.split(text))
+            case script.Think(text=text):
+                yield from map(ReasoningChunk, script.split(text))
+            case script.Count(last=last):
+                yield from map(TextChunk, script.numbers(last))
+            case script.Fail(kind=kind):
+                raise _failure(kind)
 
 
-def _fail_if_told(said: str) -> None:
-    told = script.failure(said)
-    if not told:
-        return
-    try:
-        kind = ModelErrorType(told)
-    except ValueError:
-        kind = ModelErrorType.ERROR
-    raise ModelError(kind, "The demo model was told to fail.", detail=said)
+def _failure(kind: str) -> ModelError:
+    known = ModelErrorType(kind) if kind in set(ModelErrorType) else ModelErrorType.ERROR
+    return ModelError(known, "The demo model was told to fail.", detail=f"fail {kind}")
 
 
 def _text(parts: tuple[Part, ...]) -> str:
@@ -94,7 +100,7 @@ def _text(parts: tuple[Part, ...]) -> str:
 
 
 def _weight(event: ModelEvent) -> int:
-    return _tokens(event.text) if isinstance(event, TextChunk | CallArguments) else 0
+    return _tokens(event.text) if isinstance(event, TextChunk | ReasoningChunk | CallArguments) else 0
 
 
 def _weight_of(request: ModelRequest) -> int:

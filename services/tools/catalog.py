@@ -47,8 +47,8 @@ class Catalog:
     ) -> list[ToolDefinition]:
         """The tools with these ids, then those with these names; they stay there until the transaction ends."""
         known = self._by_id | self._stored(conn, organization_id, ids)
-        named = [name for name in names if name not in self._by_name]
-        by_name = store.by_name(conn, organization_id, named, keep=True)
+        # Who has a tool of their own by the name of a built-in one means their own.
+        by_name = store.by_name(conn, organization_id, names, keep=True)
         known_names = {**self._by_name, **{name: tool.definition for name, tool in by_name.items()}}
         for there, wanted in ((known, ids), (known_names, names)):
             missing = next((each for each in wanted if each not in there), None)
@@ -60,7 +60,8 @@ class Catalog:
         """Those of these tools that are still there."""
         stored = [each for each in ids if each not in self._by_id]
         found = {tool.id: tool.definition for tool in store.by_id(conn, organization_id, stored).values()}
-        known = self._by_id | found
+        taken = {tool.name for tool in found.values()}
+        known = {key: tool for key, tool in self._by_id.items() if tool.name not in taken} | found
         return [known[each] for each in ids if each in known]
 
     def get(self, conn: "Connection", organization_id: str, tool_id: str) -> Tool | ToolDefinition:

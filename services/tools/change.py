@@ -86,8 +86,6 @@ class Changes:
             raise ResourceInUse("tool", current.id, f"agent '{users[0]}'")
 
     def _reserve(self, conn: Connection, organization_id: str, name: str) -> None:
-        if self._catalog.builtin(name=name) is not None:
-            raise AlreadyExists("tool", name)
         store.reserve(conn, organization_id, name)
 
 

@@ -112,9 +112,8 @@ async def test_a_new_source_brings_a_new_schema_and_maybe_a_name(tools: Tools, w
     renamed = await tools.update(Tool(id=tool.id, python=PythonTool(source=source_of("second_name", "Renamed."))))
     assert (renamed.id, renamed.name, renamed.description) == (tool.id, "second_name", "Renamed.")
     await tools.upsert(source_of("taken_name"))
-    for name in ("taken_name", "roll_dice"):
-        clash = tools.update(Tool(id=tool.id, python=PythonTool(source=source_of(name))))
-        assert (await refused(clash, grpc.StatusCode.ALREADY_EXISTS, "ALREADY_EXISTS"))["id"] == name
+    clash = tools.update(Tool(id=tool.id, python=PythonTool(source=source_of("taken_name"))))
+    assert (await refused(clash, grpc.StatusCode.ALREADY_EXISTS, "ALREADY_EXISTS"))["id"] == "taken_name"
     agent = await world.make_agent(["second_name"])
     used = tools.update(Tool(id=tool.id, python=PythonTool(source=source_of("third_name"))))
     found = await refused(used, grpc.StatusCode.FAILED_PRECONDITION, "RESOURCE_IN_USE")
@@ -174,10 +173,17 @@ async def test_builtin_tools_are_not_for_callers(tools: Tools) -> None:
     for change in (tools.update(Tool(id=DICE.id, tags=["x"])), tools.delete(DICE.id)):
         found = await refused(change, grpc.StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED")
         assert found["action"] == "change or delete the built-in tool 'roll_dice'"
-    clash = await refused(tools.upsert(source_of("roll_dice")), grpc.StatusCode.ALREADY_EXISTS, "ALREADY_EXISTS")
-    assert clash["id"] == "roll_dice"
     shown = await tools.get(DICE.id)
     assert (shown.WhichOneof("kind"), shown.etag) == ("builtin", "")
+
+
+async def test_a_tool_of_ones_own_goes_before_a_builtin_one_of_its_name(tools: Tools, world: World) -> None:
+    own = await tools.upsert(source_of("roll_dice"))
+    agent = await world.make_agent(["roll_dice"])
+    assert list((await agent.get()).tool_ids) == [own.id]
+    both = await world.make_agent(["roll_dice"], tool_ids=[DICE.id])
+    await both.send("hello")
+    assert [tool.description for tool in both.model.calls[0].request.tools] == [own.description]
 
 
 async def test_of_a_servers_tool_only_our_part_can_be_changed(tools: Tools, world: World) -> None:

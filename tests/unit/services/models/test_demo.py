@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.messages.model import Outcome, Part, Role, Text, ToolCall, ToolReturn
+from services.messages.model import Outcome, Part, Reasoning, Role, Text, ToolCall, ToolReturn
 from services.models.api import ContextMessage, Finish, Finished, ModelEvent, ModelRequest, TextChunk, ToolSpec
 from services.models.demo import DemoProvider
 from services.models.errors import ModelError, ModelErrorType
@@ -83,3 +83,23 @@ async def test_it_fails_when_told_to(text: str, kind: ModelErrorType) -> None:
 async def test_the_silent_model_never_answers() -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(play(request(user("hi"), model="silent")), 0.02)
+
+
+async def test_it_thinks_and_speaks_before_it_calls() -> None:
+    _, parts = await play(request(user("think of it and say one moment and call a then say so")))
+    assert parts[:2] == (Reasoning("of it"), Text("one moment"))
+    assert [part.name for part in parts[2:] if isinstance(part, ToolCall)] == ["a"]
+    _, parts = await play(request(user("think of it and call a then say so"), returned("a", "1")))
+    assert parts == (Text("so"),)
+
+
+async def test_it_fails_in_a_later_turn() -> None:
+    asked = request(user("call a then fail llm_rate_limit"), returned("a", "1"))
+    with pytest.raises(ModelError) as failed:
+        await play(asked)
+    assert failed.value.kind is ModelErrorType.RATE_LIMIT
+
+
+async def test_a_text_with_and_and_then_in_it_is_just_a_text() -> None:
+    _, parts = await play(request(user("salt and pepper then sugar")))
+    assert parts == (Text("You said: salt and pepper then sugar"),)
