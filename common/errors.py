@@ -23,7 +23,8 @@
     ├── CursorOutOfRange            CURSOR_OUT_OF_RANGE
     ├── Unavailable                 (abstract: retry with back-off)
     │   ├── Draining                DRAINING
-    │   └── StoreUnavailable        STORE_UNAVAILABLE
+    │   ├── StoreUnavailable        STORE_UNAVAILABLE
+    │   └── ModelCallFailed         MODEL_CALL_FAILED
     ├── Unauthenticated             UNAUTHENTICATED
     ├── PermissionDenied            PERMISSION_DENIED
     ├── NotImplementedYet           NOT_IMPLEMENTED
@@ -62,6 +63,7 @@ __all__ = [
     "InternalCancelled",
     "InvalidArgument",
     "LimitExceeded",
+    "ModelCallFailed",
     "NoPendingApproval",
     "NotFound",
     "NotImplementedYet",
@@ -376,6 +378,15 @@ class StoreUnavailable(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("The store is unavailable. Please retry.")
+
+
+class ModelCallFailed(Unavailable):
+    """The model that the call needed did not answer; a run that fails so is not a failed call."""
+
+    reason = "MODEL_CALL_FAILED"
+
+    def __init__(self, kind: str, message: str, detail: str) -> None:
+        super().__init__(message, {"type": kind, "detail": detail})
 
 
 class Unauthenticated(BridleError):

@@ -44,6 +44,8 @@ from services.agents import secrets
 from services.agents.servicer import AgentServicer
 from services.blocks.servicer import BlockServicer
 from services.callbacks.relay import CallbackRelay
+from services.context.weights import Weights
+from services.conversations.compact import Compactor
 from services.conversations.servicer import ConversationServicer
 from services.messages.preview import Previews
 from services.messages.servicer import MessageServicer
@@ -88,6 +90,8 @@ logger = logging.getLogger(__name__)
 _SEND_MESSAGE_SECONDS = 3600.0
 # So is the trial of a tool, which has a limit of its own.
 _RUN_TOOL_SECONDS = 86_400.0
+# A summary is a model call, and may be tried again.
+_COMPACT_SECONDS = 600.0
 # After streams were told to end: time for calls that are nearly done.
 _STOP_SECONDS = 2.0
 
@@ -132,6 +136,7 @@ class Node:
             metrics=ToolMetrics(self.registry),
             clock=parts.clock,
         )
+        metrics, weights = RunMetrics(self.registry), Weights()
         ttl = settings.approval_ttl
         engine = Engine(
             db=db,
@@ -141,10 +146,11 @@ class Node:
             runner=runner,
             log=self.log,
             feed=self.feed,
-            metrics=RunMetrics(self.registry),
+            metrics=metrics,
             node=new_id(Prefix.NODE),
             default_model=settings.default_model,
             approval_ttl=ttl.total_seconds() if ttl else 0.0,
+            weights=weights,
             traces=self.traces,
         )
         self.supervisor = Supervisor(
@@ -162,6 +168,14 @@ class Node:
             seal=self.seal,
             render=render_callback,
             registry=self.registry,
+        )
+        self.compactor = Compactor(
+            db=db,
+            clock=parts.clock,
+            models=models,
+            default_model=settings.default_model,
+            weights=weights,
+            metrics=metrics.compactions,
         )
         self.servicers = self._servicers(settings, models, ModelList(own, parts.clock), catalog, runner)
 
@@ -206,6 +220,7 @@ class Node:
                 catalog=catalog,
                 knows_model=models.knows,
                 default_model=settings.default_model,
+                compactor=self.compactor,
             ),
             tools=ToolServicer(
                 db=self.db, clock=self.clock, catalog=catalog, runner=runner, allow_pip=settings.tool_requirements
@@ -240,6 +255,7 @@ def _chain(settings: Settings, node: Node) -> tuple[Interceptor, ...]:
     limits = ChainLimits(
         deadline_seconds={
             "/bridle.v1.MessageService/SendMessage": _SEND_MESSAGE_SECONDS,
+            "/bridle.v1.ConversationService/CompactConversation": _COMPACT_SECONDS,
             "/bridle.v1.ToolService/RunTool": _RUN_TOOL_SECONDS,
         },
         max_concurrent_calls=settings.max_unary,

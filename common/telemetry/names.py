@@ -27,6 +27,8 @@ RUNS_OPEN: Final = "bridle_runs_open"
 QUEUE_AGE_SECONDS: Final = "bridle_run_queue_age_seconds"
 APPROVAL_AGE_SECONDS: Final = "bridle_approval_age_seconds"
 FENCED_WRITES: Final = "bridle_fenced_writes_total"
+COMPACTIONS: Final = "bridle_compactions_total"
+COMPACTION_TOKENS: Final = "bridle_compaction_tokens"
 CALLBACKS: Final = "bridle_callbacks_total"
 
 MODEL_CALLS: Final = "bridle_model_calls_total"
@@ -42,6 +44,10 @@ RUN_SECONDS_BUCKETS: Final = (
 # Stop means stop: most of the interest is below 25 ms.
 CANCEL_SECONDS_BUCKETS: Final = (
     0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0,
+)  # fmt: skip
+# From a small model's window to the largest there is.
+COMPACTION_TOKENS_BUCKETS: Final = (
+    500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 512_000, 1_000_000,
 )  # fmt: skip
 
 TOOL_SECONDS: Final = "bridle_tool_duration_seconds"

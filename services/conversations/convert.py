@@ -23,6 +23,7 @@ def new_conversation(
         spec=spec_from_pb(pb),
         is_default=False,
         context_floor=0,
+        summary_message_id="",
         next_message_seq=1,
         last_message_at=None,
         version=1,

@@ -60,6 +60,8 @@ def fork(conn: Connection, source: Conversation, ids: IdSource, now: datetime) -
         created_at=now,
         updated_at=now,
     )
+    # The source's summary is copied like any other message.
+    copy = replace(copy, summary_message_id=ids(Prefix.MESSAGE) if source.summary_message_id else "")
     store.insert(conn, copy)
     _copy(conn, source, copy, ids)
     return copy
@@ -89,16 +91,16 @@ def _copy(conn: Connection, source: Conversation, copy: Conversation, ids: IdSou
         scope = {"conversation_id": source.id, "after": after, "end": copy.next_message_seq}
         batch = conn.execute(_NEXT_BATCH, scope).all()
         if batch:
-            conn.execute(_ADD, [_message(row, copy, ids) for row in batch])
+            conn.execute(_ADD, [_message(row, source, copy, ids) for row in batch])
             after = batch[-1].seq
         if len(batch) < _BATCH:
             return
 
 
-def _message(row: Row[Any], copy: Conversation, ids: IdSource) -> dict[str, Any]:
+def _message(row: Row[Any], source: Conversation, copy: Conversation, ids: IdSource) -> dict[str, Any]:
     # Runs and steps are the source's history: a copied message belongs to none of them.
     return {
-        "id": ids(Prefix.MESSAGE),
+        "id": copy.summary_message_id if row.id == source.summary_message_id else ids(Prefix.MESSAGE),
         "organization_id": copy.organization_id,
         "agent_id": copy.agent_id,
         "conversation_id": copy.id,

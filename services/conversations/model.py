@@ -30,6 +30,8 @@ class Conversation(Struct, frozen=True):
     spec: ConversationSpec
     is_default: bool
     context_floor: int
+    # Stands for everything below the floor; empty: nothing does.
+    summary_message_id: str
     next_message_seq: int
     last_message_at: datetime | None
     version: int

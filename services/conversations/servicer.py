@@ -22,6 +22,7 @@ from services.agents.convert import etag
 from services.context.overview import overview
 from services.context.situation import situation
 from services.conversations import convert, store, validate
+from services.conversations.compact import Compactor
 from services.conversations.fork import fork
 from services.conversations.model import Conversation
 from services.tools.catalog import ToolCatalog
@@ -42,6 +43,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         catalog: ToolCatalog,
         knows_model: Callable[[str, str], Awaitable[bool]],
         default_model: str,
+        compactor: Compactor,
         ids: IdSource = new_id,
     ) -> None:
         self._db = db
@@ -49,6 +51,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         self._catalog = catalog
         self._knows_model = knows_model
         self._default_model = default_model
+        self._compactor = compactor
         self._ids = ids
 
     async def CreateConversation(
@@ -107,6 +110,16 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         copy = partial(self._fork, request.conversation_id)
         made = await self._db.write(self._once, _organization(), "ForkConversation", request, copy)
         return convert.conversation_to_pb(made)
+
+    async def CompactConversation(
+        self, request: conversation_service_pb2.CompactConversationRequest, context: Any
+    ) -> conversation_service_pb2.CompactConversationResponse:
+        """Summarise older messages now."""
+        validate.conversation_id(request.conversation_id)
+        done = await self._compactor.compact(_organization(), request.conversation_id)
+        return conversation_service_pb2.CompactConversationResponse(
+            summary=done.summary, messages_before=done.messages_before, messages_after=done.messages_after
+        )
 
     async def ResetConversation(
         self, request: conversation_service_pb2.ResetConversationRequest, context: Any
@@ -186,7 +199,8 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         busy = store.open_run(conn, current.id)
         if busy is not None:
             raise ConversationBusy(busy)
-        return self._save(conn, current, replace(current, context_floor=current.next_message_seq))
+        emptied = replace(current, context_floor=current.next_message_seq, summary_message_id="")
+        return self._save(conn, current, emptied)
 
     def _save(self, conn: Connection, current: Conversation, wanted: Conversation) -> Conversation:
         if wanted == current:

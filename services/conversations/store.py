@@ -65,6 +65,12 @@ def replace(conn: Connection, changed: Conversation) -> None:
     conn.execute(conversations.update().where(conversations.c.id == changed.id).values(**_changeable(changed)))
 
 
+def move_end(conn: Connection, changed: Conversation) -> None:
+    """Write where the log of a conversation that this transaction has locked goes on."""
+    mine = conversations.update().where(conversations.c.id == changed.id)
+    conn.execute(mine.values(next_message_seq=changed.next_message_seq, last_message_at=changed.last_message_at))
+
+
 def delete(conn: Connection, conversation: Conversation) -> None:
     """Hide a conversation that this transaction has locked."""
     mine = conversations.update().where(conversations.c.id == conversation.id)
@@ -105,6 +111,7 @@ def _changeable(conversation: Conversation) -> dict[str, Any]:
     return {
         "spec": SPEC.encode(conversation.spec),
         "context_floor": conversation.context_floor,
+        "summary_message_id": conversation.summary_message_id or None,
         "version": conversation.version,
         "updated_at": conversation.updated_at,
     }
@@ -126,6 +133,7 @@ def _conversation(row: Row[Any]) -> Conversation:
         spec=SPEC.decode(row.spec),
         is_default=bool(row.is_default),
         context_floor=row.context_floor,
+        summary_message_id=row.summary_message_id or "",
         next_message_seq=row.next_message_seq,
         last_message_at=row.last_message_at,
         version=row.version,

@@ -61,6 +61,11 @@ def context(conn: Connection, conversation_id: str) -> list[InContext]:
     return [InContext(row.id, row.seq, _ROLES[row.role], decode(row.body)) for row in found]
 
 
+def add_message(conn: Connection, message: Message) -> None:
+    """Add a message at the position that it names, which the caller has taken."""
+    conn.execute(messages.insert().values(rows.message_row(message)))
+
+
 def get_message(conn: Connection, organization_id: str, message_id: str) -> Message:
     """One message, or NotFound."""
     row = conn.execute(_GET, {"message_id": message_id, "organization_id": organization_id}).one_or_none()

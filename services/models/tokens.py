@@ -1,6 +1,6 @@
 """Counting tokens without asking anybody: exact for OpenAI's models, close for others."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -23,10 +23,20 @@ _SAMPLE = 200_000
 
 @cache
 def _encoding() -> "Encoding":
-    # Its tables take half a second to load, which a server that never counts need not spend.
+    # Its tables take half a second and a hundred megabytes, which a server that never counts need not spend.
     from bpe_openai import get_encoding  # noqa: PLC0415
 
     return get_encoding("o200k_base")
+
+
+def loaded() -> bool:
+    """Whether the next count comes at once."""
+    return _encoding.cache_info().currsize > 0
+
+
+def load() -> None:
+    """Get ready to count: for a thread, so that nobody waits."""
+    _encoding()
 
 
 def count(text: str) -> int:
@@ -36,37 +46,45 @@ def count(text: str) -> int:
     return -(-len(_encoding().encode_ordinary(text[:_SAMPLE])) * len(text) // _SAMPLE)
 
 
-def of_request(request: ModelRequest) -> int:
+def most(text: str) -> int:
+    """How many tokens a text is at most, at hardly any cost: none is shorter than a byte."""
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
+
+
+Measure = Callable[[str], int]
+
+
+def of_request(request: ModelRequest, measure: Measure = count) -> int:
     """How many tokens a provider is sent: instructions, messages and tools."""
-    tools = sum(of_tool(tool) for tool in request.tools)
-    return count(request.system) + tools + sum(of_message(message) for message in request.messages)
+    fixed = measure(request.system) + sum(of_tool(tool, measure) for tool in request.tools)
+    return fixed + sum(of_message(message, measure) for message in request.messages)
 
 
-def of_message(message: ContextMessage) -> int:
+def of_message(message: ContextMessage, measure: Measure = count) -> int:
     """One message, with what frames it."""
-    return PER_MESSAGE + of_parts(message.parts)
+    return PER_MESSAGE + of_parts(message.parts, measure)
 
 
-def of_tool(tool: ToolSpec) -> int:
+def of_tool(tool: ToolSpec, measure: Measure = count) -> int:
     """One tool as the model is shown it."""
-    return count(f"{tool.name}\n{tool.description}\n{msgspec.json.encode(tool.parameters).decode()}")
+    return measure(f"{tool.name}\n{tool.description}\n{msgspec.json.encode(tool.parameters).decode()}")
 
 
-def of_parts(parts: Iterable[Part]) -> int:
+def of_parts(parts: Iterable[Part], measure: Measure = count) -> int:
     """What was said, called and returned."""
-    return sum(map(_of_part, parts))
+    return sum(_of_part(part, measure) for part in parts)
 
 
-def _of_part(part: Part) -> int:
+def _of_part(part: Part, measure: Measure) -> int:
     match part:
         case Text(text=text) | Reasoning(text=text, redacted=""):
-            return count(text)
+            return measure(text)
         case Reasoning(redacted=redacted):
-            return count(redacted)
+            return measure(redacted)
         case ToolCall(name=name, arguments=arguments):
-            return count(name) + count(arguments)
+            return measure(name) + measure(arguments)
         case ToolReturn(content=content):
-            return of_parts(content)
+            return of_parts(content, measure)
         case Image():
             return PER_IMAGE
         case _:

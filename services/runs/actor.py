@@ -13,14 +13,15 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from common.clock import Clock
 from common.db.engine import Database
 from common.errors import Aborted, Unavailable
+from services.context.weights import Weights
 from services.messages.model import ToolCall
 from services.models.api import Models
+from services.runs.compacting import CompactionWork
 from services.runs.config import configure
 from services.runs.events import ApprovalDecided, ApprovalRequested, ToolProgress
 from services.runs.feed import ApprovalFeed
@@ -35,17 +36,17 @@ from services.runs.model import (
     CancelReceipt,
     CancelSignal,
     NumberedSignal,
-    RunOutcome,
-    RunState,
     Signal,
     SteerSignal,
 )
+from services.runs.outcome import outcome_of
 from services.runs.protocol import (
     Answered,
     Broken,
     CallModel,
     Cancelled,
     Commit,
+    Compact,
     Effect,
     Finish,
     Input,
@@ -115,6 +116,7 @@ class Engine(Struct, frozen=True):
     node: str
     default_model: str
     approval_ttl: float
+    weights: Weights
     # Kept only if the operator wants them.
     traces: Traces | None = None
 
@@ -131,7 +133,7 @@ class RunActor:
         self._mailbox: Mailbox[Mail] = Mailbox(_MAILBOX_SIZE)
         self._children = Children(claim.run.id)
         self._seen = claim.consumed_signal_no
-        self._requests = Requests(claim, self._journal)
+        self._requests = Requests(claim, self._journal, engine.weights)
         self._receipt: CancelReceipt | None = claim.run.outcome.cancel
         # A crash cut the run off in the middle of something; False once the machine was told.
         self._resuming = claim.resumed and claim.state.phase in (Phase.MODEL, Phase.TOOLS)
@@ -278,6 +280,8 @@ class RunActor:
                 return CancelPhase.AWAITING_APPROVAL
             case Phase.TOOLS:
                 return CancelPhase.TOOLS
+            case Phase.COMPACTING:
+                return CancelPhase.COMPACTING
         model = self._children.model
         if model is None:
             return CancelPhase.BETWEEN_STEPS
@@ -305,34 +309,22 @@ class RunActor:
             return
 
     async def _commit(self, effect: Commit, state: State) -> None:
-        entries = await self._journal.commit(effect, state, self._outcome(effect, state), self._seen)
+        outcome = outcome_of(effect, state, self._receipt, self._engine.clock.now())
+        entries = await self._journal.commit(effect, state, outcome, self._seen)
         self._requests.added(entries)
         if any(isinstance(entry.event, ApprovalRequested | ApprovalDecided) for entry in entries):
             self._engine.feed.ring()
         if effect.state.final:
             self._engine.metrics.stopped(self._journal.run)
 
-    def _outcome(self, effect: Commit, state: State) -> RunOutcome:
-        receipt = self._receipt
-        if receipt is not None and effect.state is RunState.CANCELLED:
-            receipt = msgspec.structs.replace(receipt, terminal_at=self._engine.clock.now())
-        names = {called.name for called in state.history} | {call.call.name for call in state.calls if call.executed}
-        return RunOutcome(
-            usage=state.usage,
-            step_count=state.step_no,
-            tools_used=tuple(sorted(names)),
-            error=effect.error,
-            approval_id=state.approval_id,
-            cancel=receipt,
-            first_token_us=state.first_token_us,
-        )
-
     async def _perform(self, effect: Effect) -> None:
         match effect:
-            case CallModel() if self._drains:
+            case CallModel() | Compact() if self._drains:
                 await self._give_up()
             case CallModel():
                 self._start_model(effect)
+            case Compact():
+                self._start_compaction(effect)
             case RunTools(calls=calls):
                 for call in calls:
                     self._start_tool(call)
@@ -360,6 +352,16 @@ class RunActor:
 
         self._children.start(call())
         self._flush_later()
+
+    def _start_compaction(self, effect: Compact) -> None:
+        work = CompactionWork(effect, self._claim.run.organization_id, self._engine.metrics.compactions)
+        self._children.model = work
+
+        async def call() -> None:
+            job = partial(self._requests.compaction, effect, self._config)
+            await self._report(await work.run(self._engine.models, job))
+
+        self._children.start(call())
 
     def _start_tool(self, call: ToolCall) -> None:
         def progress(text: str) -> None:

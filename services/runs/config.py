@@ -39,6 +39,7 @@ def settle(
         client_tools=frozenset(tool.name for tool in client_tools),
         parallel_calls=spec.model_settings.parallel_tool_calls is not False,
         approval_ttl=timedelta(seconds=ttl) if ttl else None,
+        compaction=spec.compaction,
     )
 
 

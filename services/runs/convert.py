@@ -301,6 +301,12 @@ def _approval_decided(out: run_event_pb2.RunEvent, event: events.ApprovalDecided
     out.approval_decided.approval.CopyFrom(approval_to_pb(event.approval))
 
 
+def _context_compacted(out: run_event_pb2.RunEvent, event: events.ContextCompacted) -> None:
+    compacted = out.context_compacted
+    compacted.message_id = event.message_id
+    compacted.messages_before, compacted.messages_after = event.messages_before, event.messages_after
+
+
 def _step_finished(out: run_event_pb2.RunEvent, event: events.StepFinished) -> None:
     out.step_finished.step.CopyFrom(step_to_pb(event.step))
 
@@ -329,6 +335,7 @@ _EVENTS: dict[type[events.Event], Callable[[run_event_pb2.RunEvent, Any], None]]
     events.ToolFinished: _tool_finished,
     events.ApprovalRequested: _approval_requested,
     events.ApprovalDecided: _approval_decided,
+    events.ContextCompacted: _context_compacted,
     events.StepFinished: _step_finished,
     events.Restarted: _restarted,
     events.Truncated: _truncated,

@@ -86,6 +86,15 @@ class ApprovalDecided(Struct, frozen=True, tag="approval_decided"):
     approval: Approval
 
 
+class ContextCompacted(Struct, frozen=True, tag="compacted"):
+    """Older messages were summarised: the context is this message, and the log from the floor."""
+
+    message_id: str
+    floor: int
+    messages_before: int
+    messages_after: int
+
+
 class StepFinished(Struct, frozen=True, tag="step_finished"):
     """A step ended."""
 
@@ -123,6 +132,7 @@ Event = (
     | ToolFinished
     | ApprovalRequested
     | ApprovalDecided
+    | ContextCompacted
     | StepFinished
     | Restarted
     | Truncated

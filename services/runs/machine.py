@@ -8,6 +8,8 @@ calls and background runs only differ in who reads the log.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from common.ids import Prefix, derive_id
 from services.messages.model import (
     Approve,
@@ -35,6 +37,9 @@ from services.runs.protocol import (
     Cancelled,
     CloseApproval,
     Commit,
+    Compact,
+    Compacted,
+    CompactionFailed,
     Config,
     Effect,
     EndStep,
@@ -43,7 +48,9 @@ from services.runs.protocol import (
     Input,
     ModelFailed,
     ModelTurn,
+    MoveFloor,
     OpenApproval,
+    Overflow,
     Passivate,
     Phase,
     Proceed,
@@ -63,6 +70,9 @@ DENIED_BY_CANCEL = "The user cancelled the request, so the tool call was denied.
 CANCELLED_CALL = "Error: the run was cancelled before this tool call finished."
 UNKNOWN_CALL = "Error: the server stopped while this tool was running. Whether it took effect is unknown."
 
+# A context that still does not fit after so many summaries never will.
+MOST_COMPACTIONS = 3
+
 Step = tuple[State, tuple[Effect, ...]]
 
 
@@ -71,6 +81,9 @@ _ONLY_IN: dict[type[Input], Phase] = {
     Start: Phase.NEW,
     ModelTurn: Phase.MODEL,
     ModelFailed: Phase.MODEL,
+    Overflow: Phase.MODEL,
+    Compacted: Phase.COMPACTING,
+    CompactionFailed: Phase.COMPACTING,
     ToolDone: Phase.TOOLS,
     Answered: Phase.WAITING,
     Proceed: Phase.TOOLS,
@@ -100,6 +113,7 @@ def _next_step(state: State, config: Config, records: list[Record]) -> Step:
         step_no=number,
         step_id=derive_id(Prefix.STEP, state.run_id, number),
         detail=StepDetail(model=config.model),
+        compactions=0,
         calls=(),
     )
     return _call_model(state, config, [*records, *joined])
@@ -107,24 +121,57 @@ def _next_step(state: State, config: Config, records: list[Record]) -> Step:
 
 def _call_model(state: State, config: Config, records: list[Record]) -> Step:
     state, message_id = _mint(state)
-    state = state.replace(message_id=message_id)
-    offer = rules.offer(config.rules, config.tool_names, state.history)
+    detail = msgspec.structs.replace(state.detail, model=config.model)
+    state = state.replace(message_id=message_id, detail=detail)
     begin = BeginStep(state.step_id, state.step_no, message_id)
-    call = CallModel(
+    return state, (Commit((*records, begin), RunState.RUNNING), _call(state, config))
+
+
+def _call(state: State, config: Config) -> CallModel:
+    offer = rules.offer(config.rules, config.tool_names, state.history)
+    return CallModel(
         step_id=state.step_id,
-        message_id=message_id,
+        message_id=state.message_id,
         tool_names=offer.names,
         forced=offer.forced,
         parallel=config.parallel_calls and rules.plain(config.rules),
     )
-    return state, (Commit((*records, begin), RunState.RUNNING), call)
+
+
+def _overflow(state: State, config: Config, overflow: Overflow) -> Step:
+    state = _pay(state, overflow.usage)
+    if config.compaction.mode == "off":
+        return _fail(state, [], overflow.stop_reason, overflow.error)
+    return _compact(state, overflow)
+
+
+def _compact(state: State, failure: Overflow | CompactionFailed) -> Step:
+    """Try to make the context fit, or give up for the reason that the last attempt failed for."""
+    if state.compactions == MOST_COMPACTIONS:
+        return _fail(state, [], failure.stop_reason, failure.error)
+    state = state.replace(phase=Phase.COMPACTING, compactions=state.compactions + 1)
+    return state, (Compact(state.compactions, failure.trigger, failure.error),)
+
+
+def _compacted(state: State, config: Config, done: Compacted) -> Step:
+    """The same call again; nothing of it has been shown, so that it keeps its id."""
+    state, summary_id = _mint(_pay(state, done.usage).replace(phase=Phase.MODEL))
+    records = (
+        AddMessage(NewMessage(summary_id, Role.SUMMARY, Body((Text(done.summary),)), state.step_id)),
+        MoveFloor(summary_id, done.floor, done.messages_before, done.messages_after),
+    )
+    return state, (Commit(records, RunState.RUNNING), _call(state, config))
+
+
+def _compaction_failed(state: State, config: Config, failed: CompactionFailed) -> Step:
+    state = _pay(state, failed.usage)
+    if failed.again:
+        return _compact(state, failed)
+    return _fail(state, [], failed.stop_reason, failed.error)
 
 
 def _model_turn(state: State, config: Config, turn: ModelTurn) -> Step:
-    detail = StepDetail(
-        model=config.model, usage=turn.usage, first_token_us=turn.first_token_us, model_us=turn.model_us
-    )
-    state = _spend(state, detail, turn.usage)
+    state = _spend(state, turn.usage, turn.first_token_us, turn.model_us)
     parts, calls = turns.read(turn, config, state)
     if not parts:
         error = RunError("llm_empty_response", "The model answered with nothing.")
@@ -275,8 +322,7 @@ def _tools_done(state: State, config: Config, records: list[Record]) -> Step:
 
 
 def _model_failed(state: State, config: Config, failed: ModelFailed) -> Step:
-    detail = StepDetail(model=state.detail.model, usage=failed.usage, first_token_us=failed.first_token_us)
-    state = _spend(state, detail, failed.usage)
+    state = _spend(state, failed.usage, failed.first_token_us)
     return _fail(state, _kept(state, failed.shown), failed.stop_reason, failed.error)
 
 
@@ -284,9 +330,8 @@ def _cancelled(state: State, config: Config, cancel: Cancelled) -> Step:
     if state.phase is Phase.NEW:
         return _stop(state, [], StopReason.CANCELLED)
     records: list[Record] = []
-    if state.phase is Phase.MODEL:
-        detail = StepDetail(model=state.detail.model, usage=cancel.usage, first_token_us=cancel.first_token_us)
-        state = _spend(state, detail, cancel.usage)
+    if state.phase in (Phase.MODEL, Phase.COMPACTING):
+        state = _spend(state, cancel.usage, cancel.first_token_us)
         records = _kept(state, cancel.shown)
     elif state.phase is Phase.WAITING:
         state, records = _deny_all(state)
@@ -399,9 +444,18 @@ def _end_step(
     return EndStep(state.step_id, status, turns.closed(state.detail, tools, reason, error))
 
 
-def _spend(state: State, detail: StepDetail, usage: Usage) -> State:
-    first_token_us = state.first_token_us if state.first_token_us is not None else detail.first_token_us
-    return state.replace(detail=detail, usage=state.usage + usage, first_token_us=first_token_us)
+def _spend(state: State, usage: Usage, first_token_us: int | None, model_us: int | None = None) -> State:
+    """The step's own model call is over."""
+    state = _pay(state, usage)
+    detail = msgspec.structs.replace(state.detail, first_token_us=first_token_us, model_us=model_us)
+    first = state.first_token_us if state.first_token_us is not None else first_token_us
+    return state.replace(detail=detail, first_token_us=first)
+
+
+def _pay(state: State, usage: Usage) -> State:
+    """Whatever a step has spent, on summaries too, counts in it and in the run."""
+    detail = msgspec.structs.replace(state.detail, usage=state.detail.usage + usage)
+    return state.replace(detail=detail, usage=state.usage + usage)
 
 
 def _add_inputs(state: State, messages: Sequence[InputMessage]) -> tuple[State, list[Record]]:
@@ -431,6 +485,9 @@ _HANDLERS: dict[type[Input], Callable[[State, Config, Any], Step]] = {
     Start: _start,
     ModelTurn: _model_turn,
     ModelFailed: _model_failed,
+    Overflow: _overflow,
+    Compacted: _compacted,
+    CompactionFailed: _compaction_failed,
     ToolDone: _tool_done,
     Answered: _answered,
     Steered: _steered,

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from common.telemetry import names
+from services.context.metrics import CompactionMetrics
 from services.runs.model import Run
 from services.runs.store.census import Census
 
@@ -13,6 +14,7 @@ class RunMetrics:
     """The engine's metrics."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self.compactions = CompactionMetrics(registry)
         self.active = Gauge(names.RUNS_ACTIVE, "Runs that an actor of this node works on.", registry=registry)
         self.fenced = Counter(
             names.FENCED_WRITES, "Writes refused because the run had another owner.", registry=registry

@@ -121,6 +121,14 @@ class OnPendingApproval(StrEnum):
     DENY_AND_CONTINUE = "deny_and_continue"
 
 
+class Trigger(StrEnum):
+    """What a compaction was started by."""
+
+    THRESHOLD = "threshold"
+    PROVIDER = "provider"
+    REQUEST = "request"
+
+
 class ClientTool(Struct, frozen=True, omit_defaults=True):
     """A tool that the caller runs, for one run."""
 

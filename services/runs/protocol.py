@@ -7,11 +7,21 @@ from typing import Any, Self
 import msgspec
 from msgspec import Struct
 
-from services.agents.model import ToolRule
+from services.agents.model import CompactionSettings, ToolRule
 from services.messages.model import Decision, InputMessage, NewMessage, Outcome, Text, ToolCall, ToolReturn
 from services.models.api import Finish as ModelFinish
 from services.models.fold import TurnPart
-from services.runs.model import ApprovalState, ClientTool, RunError, RunState, StepDetail, StepStatus, StopReason, Usage
+from services.runs.model import (
+    ApprovalState,
+    ClientTool,
+    RunError,
+    RunState,
+    StepDetail,
+    StepStatus,
+    StopReason,
+    Trigger,
+    Usage,
+)
 from services.runs.rules import Called
 from services.tools.api import CrashPolicy, ToolDefinition
 
@@ -26,6 +36,7 @@ class Config(Struct, frozen=True):
     client_tools: frozenset[str]
     parallel_calls: bool
     approval_ttl: timedelta | None = None
+    compaction: CompactionSettings = CompactionSettings()
 
     @property
     def tool_names(self) -> tuple[str, ...]:
@@ -48,6 +59,8 @@ class Phase(StrEnum):
 
     NEW = "new"
     MODEL = "model"
+    # Never in a snapshot: a new owner asks again whether the context fits.
+    COMPACTING = "compacting"
     TOOLS = "tools"
     WAITING = "waiting"
     DONE = "done"
@@ -113,6 +126,8 @@ class State(Struct, frozen=True, omit_defaults=True):
     approval_id: str = ""
     minted: int = 0
     detail: StepDetail = StepDetail()
+    # How often it was tried to make this step's context fit.
+    compactions: int = 0
     calls: tuple[Call, ...] = ()
     history: tuple[Called, ...] = ()
     # Of all turns so far: some providers begin again with `call_0` in each of them.
@@ -156,6 +171,35 @@ class ModelFailed(Struct, frozen=True):
     shown: tuple[Text, ...] = ()
     usage: Usage = Usage()
     first_token_us: int | None = None
+
+
+class Overflow(Struct, frozen=True):
+    """The context does not fit: the model was not called, or its provider refused the call."""
+
+    error: RunError
+    stop_reason: StopReason
+    trigger: Trigger
+    usage: Usage = Usage()
+
+
+class Compacted(Struct, frozen=True):
+    """A summary was written that can take the place of everything below the floor."""
+
+    summary: str
+    floor: int
+    messages_before: int
+    messages_after: int
+    usage: Usage = Usage()
+
+
+class CompactionFailed(Struct, frozen=True):
+    """No summary came of it; `again` is whether another attempt may do better."""
+
+    error: RunError
+    stop_reason: StopReason
+    trigger: Trigger
+    again: bool = False
+    usage: Usage = Usage()
 
 
 class ToolDone(Struct, frozen=True):
@@ -207,7 +251,21 @@ class Proceed(Struct, frozen=True):
     """What came in is durable: go on from there. An effect, and the input that it leads to."""
 
 
-Input = Start | ModelTurn | ModelFailed | ToolDone | Answered | Steered | Cancelled | Broken | Recovered | Proceed
+Input = (
+    Start
+    | ModelTurn
+    | ModelFailed
+    | Overflow
+    | Compacted
+    | CompactionFailed
+    | ToolDone
+    | Answered
+    | Steered
+    | Cancelled
+    | Broken
+    | Recovered
+    | Proceed
+)
 
 
 # --- records: each is a change of the database and an event of the log ------------------------------------------------
@@ -221,6 +279,15 @@ class AddMessage(Struct, frozen=True):
     """A message joins the conversation."""
 
     message: NewMessage
+
+
+class MoveFloor(Struct, frozen=True):
+    """The context begins here now, with this message, of the same transaction, for what lies below."""
+
+    message_id: str
+    floor: int
+    messages_before: int
+    messages_after: int
 
 
 class BeginStep(Struct, frozen=True):
@@ -284,7 +351,17 @@ class Stop(Struct, frozen=True):
 
 
 Record = (
-    Begin | AddMessage | BeginStep | EndStep | OpenApproval | CloseApproval | StartTool | FinishTool | Restart | Stop
+    Begin
+    | AddMessage
+    | MoveFloor
+    | BeginStep
+    | EndStep
+    | OpenApproval
+    | CloseApproval
+    | StartTool
+    | FinishTool
+    | Restart
+    | Stop
 )
 
 
@@ -311,6 +388,14 @@ class CallModel(Struct, frozen=True):
     parallel: bool
 
 
+class Compact(Struct, frozen=True):
+    """Have older messages summarised; the first attempt is number 1, and `error` is why it is made."""
+
+    attempt: int
+    trigger: Trigger
+    error: RunError
+
+
 class RunTools(Struct, frozen=True):
     """Run these calls, side by side."""
 
@@ -325,4 +410,4 @@ class Finish(Struct, frozen=True):
     """Nothing to do ever again."""
 
 
-Effect = Commit | CallModel | RunTools | Proceed | Passivate | Finish
+Effect = Commit | CallModel | Compact | RunTools | Proceed | Passivate | Finish

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from typing import Protocol
 
 import msgspec
 
@@ -16,8 +17,8 @@ from services.models.trace import Call
 from services.models.usage import estimate
 from services.models.watching import CallWatch
 from services.runs.log import Tail
-from services.runs.model import RunError, StopReason, Usage
-from services.runs.protocol import CallModel, Cancelled, ModelFailed, ModelTurn, ToolDone
+from services.runs.model import RunError, StopReason, Trigger, Usage
+from services.runs.protocol import CallModel, Cancelled, ModelFailed, ModelTurn, Overflow, ToolDone
 from services.runs.traces import StepTrace
 from services.runs.turns import failed
 from services.tools.api import ToolContext, ToolDefinition, ToolRunner
@@ -61,20 +62,20 @@ class ModelWork:
 
     async def run(
         self, models: Models, build: Callable[[], Awaitable[ModelRequest]], wait_for_room: Callable[[], Awaitable[None]]
-    ) -> ModelTurn | ModelFailed:
+    ) -> ModelTurn | ModelFailed | Overflow:
         """Stream one turn into the log; its outcome is the return value, never an exception."""
-        outcome: ModelTurn | ModelFailed | None = None
+        outcome: ModelTurn | ModelFailed | Overflow | None = None
         try:
             outcome = await self._run(models, build, wait_for_room)
             return outcome
         finally:
-            # Also of a call that was cancelled: what had come until then.
-            if self._trace is not None:
+            # Also of a call that was cancelled: what had come until then. Not of one that is made once it fits.
+            if self._trace is not None and not (isinstance(outcome, Overflow) and self._request is None):
                 self._trace.end(self._traced(outcome))
 
     async def _run(
         self, models: Models, build: Callable[[], Awaitable[ModelRequest]], wait_for_room: Callable[[], Awaitable[None]]
-    ) -> ModelTurn | ModelFailed:
+    ) -> ModelTurn | ModelFailed | Overflow:
         try:
             provider, name = await models.resolve(self._organization_id, self._handle)
             self._request = msgspec.structs.replace(await build(), model=name, watch=self._watch)
@@ -84,6 +85,10 @@ class ModelWork:
                     if delta is not None:
                         await self._show(delta, wait_for_room)
         except ModelError as error:
+            if error.kind is ModelErrorType.CONTEXT_WINDOW_EXCEEDED and not self._fold.started:
+                # Nothing is billed for a call that was refused, or not made.
+                trigger = Trigger.THRESHOLD if self._request is None else Trigger.PROVIDER
+                return Overflow(error.as_run_error(), error.stop_reason, trigger, self._watch.earlier)
             return self._failure(error.as_run_error(), error.stop_reason)
         except Exception:
             logger.exception("a model call broke")
@@ -125,8 +130,8 @@ class ModelWork:
         told = self._fold.usage or (watch.usage if watch.whole else None)
         return watch.earlier + (told or estimate(self._request, self._fold.parts(), watch.usage))
 
-    def _traced(self, outcome: ModelTurn | ModelFailed | None) -> Call:
-        error = outcome.error if isinstance(outcome, ModelFailed) else None
+    def _traced(self, outcome: ModelTurn | ModelFailed | Overflow | None) -> Call:
+        error = outcome.error if isinstance(outcome, ModelFailed | Overflow) else None
         how = "cancelled" if outcome is None else error.type if error is not None else "ok"
         usage = self.cut().usage if outcome is None else outcome.usage
         return Call(self._watch, self._request, self._fold.parts(), usage, how, error)
@@ -148,13 +153,26 @@ async def run_tool(
     return ToolDone(result, _us(clock.monotonic() - began))
 
 
+class Talk(Protocol):
+    """A call of a model that is under way."""
+
+    @property
+    def streaming(self) -> bool:
+        """Whether a client has seen some of it."""
+        ...
+
+    def cut(self) -> Cancelled:
+        """What is left of it when it is cancelled."""
+        ...
+
+
 class Children:
     """The tasks of one actor."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._tasks: set[asyncio.Task[None]] = set()
-        self.model: ModelWork | None = None
+        self.model: Talk | None = None
         self.tools = 0
 
     def __bool__(self) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import uvloop
 
-from tests.bench import cancel, gateway, growth, messages, sandbox, stream, waiting
+from tests.bench import cancel, context, gateway, growth, messages, sandbox, stream, waiting
 from tests.bench.process import Foreign
 from tests.bench.report import Cell, Table
 
@@ -25,6 +25,7 @@ SCENARIOS: dict[str, Callable[[bool], Awaitable[Table]]] = {
     "cancel": cancel.run,
     "waiting": waiting.run,
     "growth": growth.run,
+    "context": context.run,
     "sandbox": sandbox.run,
     "gateway": gateway.run,
 }

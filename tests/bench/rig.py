@@ -38,7 +38,7 @@ class Client:
     """The calls that scenarios make. A failing one fails the whole bench."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._agents: Any = AgentServiceStub(channel)
+        self.agents: Any = AgentServiceStub(channel)
         self._approvals: Any = ApprovalServiceStub(channel)
         self._messages: Any = MessageServiceStub(channel)
         self._runs: Any = RunServiceStub(channel)
@@ -47,12 +47,12 @@ class Client:
         """The id of a new agent that may use the tool `wait`."""
         agent = agent_pb2.Agent(name="bench", model=model, tool_rules=[WAIT_NEEDS_APPROVAL] if approval else [])
         request = agent_service_pb2.CreateAgentRequest(agent=agent, tool_names=["wait"])
-        created = await self._agents.CreateAgent(request, timeout=DEADLINE)
+        created = await self.agents.CreateAgent(request, timeout=DEADLINE)
         return str(created.id)
 
     async def get_agent(self, agent_id: str) -> None:
         """The yardstick: one read, as small as a useful call can be."""
-        await self._agents.GetAgent(agent_service_pb2.GetAgentRequest(agent_id=agent_id), timeout=DEADLINE)
+        await self.agents.GetAgent(agent_service_pb2.GetAgentRequest(agent_id=agent_id), timeout=DEADLINE)
 
     async def send(self, agent_id: str, text: str, ends_in: int = run_pb2.Run.STATE_COMPLETED) -> str:
         """Say something and wait; the id of the run."""
@@ -139,9 +139,9 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig() -> AsyncIterator[Rig]:
-    """A fresh server for one scenario; a warning that it logs fails the bench."""
-    async with running_server(BRIDLE_LOG_LEVEL="warning") as server:
+async def rig(**variables: str) -> AsyncIterator[Rig]:
+    """A fresh server for one scenario, with these variables; a warning that it logs fails the bench."""
+    async with running_server(BRIDLE_LOG_LEVEL="warning", **variables) as server:
         try:
             async with grpc.aio.insecure_channel(server.grpc_address) as channel:
                 made = Rig(server, Client(channel))

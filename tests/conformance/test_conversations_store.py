@@ -50,6 +50,7 @@ async def add(db: Database, agent: Agent, *, age: int = 0, **spec: Any) -> Conve
         spec=ConversationSpec(**spec),
         is_default=False,
         context_floor=0,
+        summary_message_id="",
         next_message_seq=1,
         last_message_at=None,
         version=1,

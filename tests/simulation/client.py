@@ -12,6 +12,7 @@ from common.errors import (
     NoPendingApproval,
     PendingApproval,
     RequestIdReused,
+    StoreConflict,
     Unavailable,
 )
 from common.pb.bridle.v1 import (
@@ -43,6 +44,7 @@ _REFUSALS = (
     NoPendingApproval,
     PendingApproval,
     RequestIdReused,
+    StoreConflict,
 )
 
 
@@ -62,7 +64,10 @@ class Client:
     async def run(self, steps: int) -> None:
         """Do so many things, with pauses between them."""
         rng = self._world.rng
-        acts = (self.send, self.send, self._cancel, self._answer, self._answer, self._answer, self._repeat)
+        acts = (
+            *(self.send, self.send, self._cancel, self._answer, self._answer, self._answer, self._repeat),
+            self._compact,
+        )
         for _ in range(steps):
             await rng.choice(acts)()
             await asyncio.sleep(rng.choice((0.0, 0.05, 0.4, 1.5)) * rng.random())
@@ -174,6 +179,14 @@ class Client:
             return await self._try(work)
         except Disconnected:
             return None
+
+    async def _compact(self) -> None:
+        """Have a conversation summarised; a live run is left alone."""
+        place = self._world.rng.choice(PLACES[: 1 + self._world.seed % len(PLACES)])
+        done = await self._quietly(lambda node: node.compact(place.conversation_id))
+        if done is not None:
+            less = done.messages_after <= done.messages_before
+            self._world.check(less, f"5: a compaction of {place} made it longer: {done}")
 
     # --- stopping -----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator
+from contextvars import ContextVar
 
 from services.context.prompt import shown
 from services.messages.model import Role, Text, ToolCall, ToolReturn
@@ -20,9 +22,14 @@ from services.models.api import (
 from services.models.errors import ModelError, ModelErrorType
 from services.runs.model import RunState, Usage
 from tests.simulation.database import Host
+from tests.simulation.template import SUMMARISE
 from tests.simulation.tools import CLIENT_TOOL, GUARDED
 from tests.simulation.witness import RunRow, Witness
 from tests.simulation.world import World
+
+_CONVERSATION = re.compile(r"conv-[0-9a-f-]{36}")
+# Set where somebody asked for a summary and no run needs it.
+ASKED: ContextVar[bool] = ContextVar("ASKED", default=False)
 
 
 class Studio:
@@ -37,13 +44,13 @@ class Studio:
         """A model call starts: what it is shown must be the log, whole and in order. Says whose it is."""
         conversation_id = _conversation(request)
         self._world.trace(f"model call with {len(request.messages)} messages")
-        run_id = self._run(node, conversation_id)
+        run_id = "" if ASKED.get() else self._run(node, conversation_id)
         self.open.append((node, run_id))
         # A zombie may be shown the log of its successor; nobody will hear what its model says.
-        if run_id:
+        if run_id and not summarises(request):
             _check_pairs(self._world, request.messages)
-            log = [(m.role, m.body) for m in self._witness.messages if m.conversation_id == conversation_id]
-            same = list(request.messages) == shown(log)
+            context = self._witness.context(conversation_id)
+            same = list(request.messages) == shown((m.role, m.body) for m in context)
             self._world.check(same, f"5: the model of {conversation_id} is shown something else than the log")
         return run_id
 
@@ -67,10 +74,16 @@ class Studio:
         self._world.check(not left, f"2: {run.id} is {run.state} and its model still talks")
 
 
+def summarises(request: ModelRequest) -> bool:
+    """Whether it asks for a summary."""
+    return request.system.startswith(SUMMARISE)
+
+
 def _conversation(request: ModelRequest) -> str:
-    """Every message that clients send begins with the id of its conversation."""
+    """Every message that clients send begins with the id of its conversation, and every summary has it."""
     first = request.messages[0].parts[0]
-    return first.text.split()[0] if isinstance(first, Text) else ""
+    found = _CONVERSATION.search(first.text) if isinstance(first, Text) else None
+    return found.group() if found else ""
 
 
 def _check_pairs(world: World, messages: tuple[ContextMessage, ...]) -> None:
@@ -107,7 +120,7 @@ class SimModels:
         rng, node = self._world.rng, self._host.name
         run_id = self._studio.begin(node, request)
         try:
-            for event in self._turn(request):
+            for event in self._summary(request) if summarises(request) else self._turn(request):
                 if rng.random() < 0.4:
                     await asyncio.sleep(rng.choice((0.0, 0.005, 0.1, 0.4)) * rng.random() * self._world.hazards.pace)
                 yield event
@@ -125,6 +138,8 @@ class SimModels:
         kind = rng.random()
         if kind < 0.05:
             raise ModelError(rng.choice(list(ModelErrorType)), "the provider failed")
+        if rng.random() < 0.04:
+            raise ModelError(ModelErrorType.CONTEXT_WINDOW_EXCEEDED, "the provider has a smaller window")
         if kind < 0.08:
             return self._answer()[:-1]
         if kind < 0.10:
@@ -137,6 +152,19 @@ class SimModels:
         weights = [3 if name in (*GUARDED, CLIENT_TOOL) else 1 for name in names]
         chosen = rng.choices([*names, "unknown"], [*weights, 1], k=rng.choice((1, 1, 2, 3)))
         return [*said, *self._calls(chosen)]
+
+    def _summary(self, request: ModelRequest) -> list[ModelEvent]:
+        rng = self._world.rng
+        kind = 1.0 if self._world.hazards.calm else rng.random()
+        if kind < 0.15:
+            raise ModelError(rng.choice(list(ModelErrorType)), "the provider failed")
+        if kind < 0.2:
+            return [Finished(rng.choice(list(Finish)))]
+        words = [f"{_conversation(request)} ", *(f"s{self._world.number()} " for _ in range(rng.choice((1, 6))))]
+        written: list[ModelEvent] = [TextChunk(word) for word in words]
+        if kind < 0.3:
+            return written
+        return [*written, Finished(Finish.STOP, Usage(5, len(words)) if rng.random() < 0.7 else None)]
 
     def _answer(self) -> list[ModelEvent]:
         rng = self._world.rng

@@ -3,22 +3,28 @@
 # Mutants reach into what they break.
 # ruff: noqa: SLF001
 
-from collections.abc import Callable
+import contextlib
+import random
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 from unittest import mock
 
 import msgspec
-from sqlalchemy import BindParameter, Column, Connection, Update, true
+from sqlalchemy import BindParameter, Column, Connection, Update, bindparam, true, update
 from sqlalchemy.sql import visitors
 from sqlalchemy.sql.elements import BinaryExpression
 from sqlalchemy.sql.operators import eq
 
+from common.db.tables import conversations
+from services.context import compaction
+from services.context.weights import Weighed
 from services.messages.model import ToolReturn
 from services.runs import journal, machine, supervisor, turns, work
 from services.runs.protocol import Call, Config, FinishTool, Record, State, ToolDone
 from services.runs.store import checkpoint, claim, create
 from services.tools.api import CrashPolicy
+from tests.simulation import world
 
 
 def _without(statement: Update, column: str) -> Any:
@@ -36,6 +42,18 @@ def _without(statement: Update, column: str) -> Any:
 
 def _unguarded(column: str) -> AbstractContextManager[Any]:
     return mock.patch.object(checkpoint, "_GUARDED", _without(checkpoint._GUARDED, column))
+
+
+@contextlib.contextmanager
+def _epochless() -> Iterator[None]:
+    """A zombie must come back at the right moment: many freeze, and what they do takes long."""
+    honest = world.draw_hazards
+
+    def icy(rng: random.Random) -> world.Hazards:
+        return msgspec.structs.replace(honest(rng), cluster=True, strikes=0.5, crash=0.0, pace=4.0)
+
+    with mock.patch.object(world, "draw_hazards", icy), _unguarded("owner_epoch"):
+        yield
 
 
 def _twice_done() -> AbstractContextManager[Any]:
@@ -97,6 +115,15 @@ def _adrift() -> AbstractContextManager[Any]:
     return mock.patch.object(supervisor.Supervisor, "_let_go", keep)
 
 
+def _half_moved() -> AbstractContextManager[Any]:
+    moved = update(conversations).where(conversations.c.id == bindparam("conversation_id"))
+    return mock.patch.object(checkpoint, "_MOVE_FLOOR", moved.values(context_floor=bindparam("floor")))
+
+
+def _anywhere(messages: Sequence[Weighed]) -> list[int]:
+    return list(range(1, len(messages) + 1))
+
+
 def _denied(call: Call, reason: str | None) -> ToolReturn:
     return turns.denial(call.call, reason)
 
@@ -130,7 +157,7 @@ class Mutant(NamedTuple):
 
 
 MUTANTS: dict[str, Mutant] = {
-    "no epoch guard": Mutant(lambda: _unguarded("owner_epoch"), start=170),
+    "no epoch guard": Mutant(_epochless),
     "no signals guard": Mutant(lambda: _unguarded("last_signal_no")),
     "no checkpoint number guard": Mutant(lambda: _unguarded("checkpoint_no")),
     "an outcome is taken twice": Mutant(_twice_done),
@@ -147,5 +174,7 @@ MUTANTS: dict[str, Mutant] = {
     "what joined is lost at the stop": Mutant(_steer_lost),
     "a cancel undoes an answer": Mutant(lambda: mock.patch.object(machine, "_take_in", machine._go_on_with_tools)),
     "what may have run is recorded as denied": Mutant(lambda: mock.patch.object(machine, "_denied", _denied)),
+    "a call is cut from its return": Mutant(lambda: mock.patch.object(compaction, "_cuts", _anywhere)),
+    "the floor moves without its summary": Mutant(_half_moved),
     "a short outage fails the run": Mutant(lambda: mock.patch.object(journal.Journal, "read", _impatient)),
 }

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 from prometheus_client import CollectorRegistry
 
 from common.db.sqlite import InlineSqlite
-from common.ids import Prefix
+from common.ids import DEFAULT_ORGANIZATION, Prefix
 from common.pb.bridle.v1.run_service_pb2_grpc import RunServiceStub, add_RunServiceServicer_to_server
 from common.rpc.context import CallContext, enter_call
 from common.rpc.local import LocalChannel
+from services.context.weights import Weights
+from services.conversations.compact import Compaction, Compactor
 from services.messages.preview import Previews
 from services.messages.servicer import MessageServicer
+from services.models import tokens
 from services.runs.actor import Engine
 from services.runs.approval_servicer import ApprovalServicer
 from services.runs.feed import ApprovalFeed
@@ -26,7 +29,7 @@ from services.runs.supervisor import Supervisor
 from services.runs.watch import ApprovalWatch
 from tests.simulation.database import FaultyDatabase
 from tests.simulation.loop import NODE, SimTask
-from tests.simulation.models import SimModels, Studio
+from tests.simulation.models import ASKED, SimModels, Studio
 from tests.simulation.tools import SimTools, Workshop
 from tests.simulation.witness import Witness
 from tests.simulation.world import NodeClock, World
@@ -41,6 +44,8 @@ class Workbench:
     """What all schedules of a process use one after the other, because it is slow to make."""
 
     def __init__(self) -> None:
+        # Loading it takes a thread, and a schedule has none.
+        tokens.load()
         # Nobody reads them.
         self.metrics = RunMetrics(CollectorRegistry())
         # Its engine has compiled every statement.
@@ -113,7 +118,16 @@ class Node:
         self.log = RunLog(self._db, clock, _HEARTBEAT_SECONDS)
         self._feed = self._context.run(ApprovalFeed)
         tools = SimTools(world, stage.workshop, self)
-        models = SimModels(world, stage.studio, self)
+        models, weights = SimModels(world, stage.studio, self), Weights()
+        self._compactor = Compactor(
+            db=self._db,
+            clock=clock,
+            models=models,
+            default_model="sim/model",
+            weights=weights,
+            metrics=stage.metrics.compactions,
+            ids=world.ids,
+        )
         engine = Engine(
             db=self._db,
             clock=clock,
@@ -126,6 +140,7 @@ class Node:
             node=self.name,
             default_model="sim/model",
             approval_ttl=world.hazards.approval_ttl,
+            weights=weights,
         )
         self._supervisor = self._context.run(self._new_supervisor, engine, embedded)
         self._serve(clock, models, Previews(db=self._db, catalog=tools, models=models, default_model="sim/model"))
@@ -190,6 +205,11 @@ class Node:
         task = self._spawn(work)
         self._calls.append(task)
         return task
+
+    async def compact(self, conversation_id: str) -> Compaction:
+        """Summarise a conversation, whatever is going on in it."""
+        ASKED.set(True)
+        return await self._compactor.compact(DEFAULT_ORGANIZATION, conversation_id)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> SimTask:
         task = self._world.loop.create_task(work, context=self._context.copy())

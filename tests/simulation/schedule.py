@@ -22,7 +22,7 @@ from tests.simulation.node import Stage, Workbench
 from tests.simulation.template import PLACES, image
 from tests.simulation.verdict import Verdict
 from tests.simulation.witness import RunRow
-from tests.simulation.world import World
+from tests.simulation.world import Violation, World
 
 if TYPE_CHECKING:
     from tests.simulation.reader import Reader
@@ -47,16 +47,19 @@ def run_seed(seed: int, bench: Workbench, *, trace: bool = False) -> Outcome:
     world = World(seed, trace=trace)
     stage = Stage(world, image(), bench)
     world.loop.set_exception_handler(lambda _, context: _unhandled(world, context))
+    failure = ""
     try:
         with _tuned(world), _listening(world):
             world.loop.run_until_complete(_Play(stage).run())
     except Exception as error:
         if trace:
             raise
-        return Outcome(seed, f"{type(error).__name__}: {error}")
+        failure = f"{type(error).__name__}: {error}"
     finally:
-        _dispose(world)
-    return Outcome(seed)
+        # Where one promise was broken, another may be broken on the way out.
+        with contextlib.suppress(*([Violation] if failure else [])):
+            _dispose(world)
+    return Outcome(seed, failure)
 
 
 class _Play:
@@ -191,7 +194,12 @@ class _Listener(logging.Handler):
         text = record.getMessage()
         error = record.exc_info[1] if record.exc_info else None
         self._world.trace(f"log: {text} {error!r}")
-        if text in ("the run broke", "a model call broke", "a tool runner broke") and "!" not in str(error):
+        if text in (
+            "the run broke",
+            "a model call broke",
+            "a compaction broke",
+            "a tool runner broke",
+        ) and "!" not in str(error):
             self._world.fail(f"the engine broke: {text}: {error!r}")
 
 

@@ -13,6 +13,7 @@ from services.agents import store
 from services.agents.model import (
     Agent,
     AgentSpec,
+    CompactionSettings,
     MaxCount,
     ModelSettings,
     RequiredBeforeExit,
@@ -48,6 +49,12 @@ PLACES = (
     Place(_agent_id(3), _conversation_id(3)),
 )
 
+# How a model is told that it is to summarise; short, because the windows are.
+SUMMARISE = "SUMMARISE"
+# So small that a few turns fill them; None: only the provider knows.
+_WINDOWS = {1: 500, 2: None, 3: 600}
+_MODES = {1: "sliding_window", 2: "sliding_window", 3: "all"}
+
 _APPROVAL: tuple[ToolRule, ...] = tuple(RequiresApproval(name) for name in GUARDED)
 _RULES: tuple[ToolRule, ...] = (*_APPROVAL, Terminal("again"), RequiredBeforeExit("once_parallel"), MaxCount("once", 2))
 
@@ -74,7 +81,8 @@ def _add_agent(conn: Connection, number: int, rules: tuple[ToolRule, ...], *, pa
     spec = AgentSpec(
         tool_ids=tuple(tool.id for tool in TOOLS),
         tool_rules=rules,
-        model_settings=ModelSettings(parallel_tool_calls=parallel),
+        model_settings=ModelSettings(parallel_tool_calls=parallel, context_window=_WINDOWS[number]),
+        compaction=CompactionSettings(mode=_MODES[number], prompt=SUMMARISE),
     )
     store.insert(
         conn,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection
 
-from services.messages.model import Body, Role, ToolCall
+from services.messages.model import Body, Role, ToolCall, ToolReturn
 from services.runs.events import DELTAS, Entry, RunStopped, ToolProgress, decode
 from services.runs.model import TRANSITIONS, ApprovalDetail, ApprovalState, RunState
 from tests.simulation.world import World
@@ -16,6 +16,7 @@ last_signal_no, consumed_signal_no, checkpoint_seq, last_seq, reserved_seq, canc
 _EVENTS = "SELECT rowid, run_id, payload FROM run_events WHERE rowid > ? ORDER BY rowid"
 _MESSAGES = "SELECT rowid, id, run_id, conversation_id, seq, role, body FROM messages WHERE rowid > ? ORDER BY rowid"
 _APPROVALS = "SELECT id, run_id, state, detail FROM approvals"
+_FLOORS = "SELECT id, context_floor, summary_message_id FROM conversations"
 _AGENTS = "SELECT id, last_stop_reason FROM agents"
 
 _body = msgspec.json.Decoder(Body)
@@ -94,6 +95,8 @@ class Witness:
         self.calls: dict[str, tuple[str, ToolCall]] = {}
         self.on_final: Callable[[RunRow | None, RunRow, str], None] = lambda before, run, node: None
         self._approvals_raw: dict[str, tuple[str, str]] = {}
+        # Where each context begins, and the message that stands for what lies below.
+        self.floors: dict[str, tuple[int, str | None]] = {}
         self._last_event = 0
         self._last_message = 0
         self._changes = 0
@@ -108,6 +111,7 @@ class Witness:
         self._changes = raw.total_changes
         changed = [row for row in map(RunRow._make, raw.execute(_RUNS)) if self.runs.get(row.id) != row]
         self._take_messages(raw)
+        self._take_floors(raw)
         self._take_approvals(raw)
         fresh = self._take_events(raw)
         name = getattr(fn, "__name__", "")
@@ -136,6 +140,40 @@ class Witness:
             for part in message.body.parts:
                 if isinstance(part, ToolCall):
                     self.calls[part.arguments] = (run_id, part)
+
+    def _take_floors(self, raw: Any) -> None:
+        for conversation_id, floor, summary_id in raw.execute(_FLOORS):
+            before = self.floors.get(conversation_id, (0, None))
+            if (floor, summary_id) != before:
+                self.floors[conversation_id] = (floor, summary_id)
+                self._check_floor(conversation_id, before, floor, summary_id)
+
+    def _check_floor(self, place: str, before: tuple[int, str | None], floor: int, summary_id: str | None) -> None:
+        """The floor and its summary move together, upwards, and never between a call and its return."""
+        self._world.trace(f"floor of {place[-4:]} is {floor}, was {before[0]}")
+        moved = floor > before[0] and summary_id != before[1]
+        self._world.check(moved, f"5: {place} was at {before} and is at {floor} {summary_id}")
+        log = [m for m in self.messages if m.conversation_id == place]
+        summary = next((m for m in log if m.id == summary_id), None)
+        there = summary is not None and summary.role is Role.SUMMARY and summary is log[-1]
+        self._world.check(there, f"5: the summary {summary_id} of {place} is not written with its floor")
+        waiting: set[str] = set()
+        for message in log:
+            if message.seq == floor:
+                break
+            for part in message.body.parts:
+                if isinstance(part, ToolCall):
+                    waiting.add(part.id)
+                elif isinstance(part, ToolReturn):
+                    waiting.discard(part.call_id)
+        self._world.check(not waiting, f"5: the floor {floor} of {place} cuts {waiting} from their returns")
+
+    def context(self, conversation_id: str) -> list[MessageRow]:
+        """What the model of a conversation must be shown: the summary, and the log from the floor."""
+        floor, summary_id = self.floors.get(conversation_id, (0, None))
+        log = [m for m in self.messages if m.conversation_id == conversation_id]
+        kept = [m for m in log if m.seq >= floor and m.role is not Role.SUMMARY]
+        return [*(m for m in log if m.id == summary_id), *kept]
 
     def _take_approvals(self, raw: Any) -> None:
         for approval_id, run_id, state, detail in raw.execute(_APPROVALS):

@@ -81,6 +81,11 @@ _POSITIONS = (
     )
     .returning(conversations.c.next_message_seq)
 )
+_MOVE_FLOOR = (
+    update(conversations)
+    .where(conversations.c.id == bindparam("conversation_id"))
+    .values(context_floor=bindparam("floor"), summary_message_id=bindparam("summary"))
+)
 _ADD_MESSAGE = insert(messages)
 _ADD_STEP = insert(steps)
 _END_STEP = (
@@ -252,6 +257,8 @@ class _Writer:
         match record:
             case protocol.AddMessage():
                 return self._message(record)
+            case protocol.MoveFloor():
+                return self._move_floor(record)
             case protocol.BeginStep():
                 return self._begin_step(record)
             case protocol.EndStep():
@@ -286,6 +293,11 @@ class _Writer:
         self._position += 1
         self._conn.execute(_ADD_MESSAGE, rows.message_row(message))
         return events.MessageAdded(message)
+
+    def _move_floor(self, record: protocol.MoveFloor) -> events.ContextCompacted:
+        place = {"conversation_id": self._run.conversation_id, "floor": record.floor, "summary": record.message_id}
+        self._conn.execute(_MOVE_FLOOR, place)
+        return events.ContextCompacted(record.message_id, record.floor, record.messages_before, record.messages_after)
 
     def _begin_step(self, record: protocol.BeginStep) -> events.StepStarted:
         # After a crash the same step begins again.

@@ -53,6 +53,11 @@ class Conversations:
         changed: Conversation = await self.stub.ResetConversation(request, timeout=10)
         return changed
 
+    async def compact(self, conversation_id: str) -> api.CompactConversationResponse:
+        request = api.CompactConversationRequest(conversation_id=conversation_id)
+        done: api.CompactConversationResponse = await self.stub.CompactConversation(request, timeout=10)
+        return done
+
     async def log(self, conversation_id: str, **fields: Any) -> list[Message]:
         return await self.world.log(conversation_id=conversation_id, **fields)
 

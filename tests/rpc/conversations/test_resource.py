@@ -220,22 +220,16 @@ async def test_deleting_races_with_a_new_run_and_one_of_them_wins(
             await agent.world.wait_for(started)
 
 
-@pytest.mark.parametrize("method", ["Get", "Delete", "Fork", "Reset"])
+@pytest.mark.parametrize("method", ["Get", "Delete", "Fork", "Reset", "Compact"])
 async def test_what_cannot_be_an_id_is_refused(conversations: Conversations, method: str) -> None:
     act = {
         "Get": conversations.get,
         "Delete": conversations.delete,
         "Fork": conversations.fork,
         "Reset": conversations.reset,
+        "Compact": conversations.compact,
     }[method]
     for text in ("", NOT_AN_ID, new_id(Prefix.RUN)):
         assert await invalid(act(text)) == ["conversation_id"]
     missing = new_id(Prefix.CONVERSATION)
     assert await not_found(act(missing)) == ("conversation", missing)
-
-
-async def test_what_is_not_there_yet_says_so(conversations: Conversations, agent: AgentClient) -> None:
-    request = api.CompactConversationRequest(conversation_id=agent.conversation_id)
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await conversations.stub.CompactConversation(request, timeout=10)
-    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -131,7 +131,7 @@ class ConversationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CompactConversation(self, request, context):
-        """Summarises older messages now.
+        """Summarises older messages now. While a run of it is live: ABORTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

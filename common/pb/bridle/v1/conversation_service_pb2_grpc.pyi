@@ -48,7 +48,7 @@ class ConversationServiceStub:
     ForkConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ForkConversationRequest, _conversation_pb2.Conversation]
     """Copies a conversation up to now."""
     CompactConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.CompactConversationRequest, _conversation_service_pb2.CompactConversationResponse]
-    """Summarises older messages now."""
+    """Summarises older messages now. While a run of it is live: ABORTED."""
     ResetConversation: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.ResetConversationRequest, _conversation_pb2.Conversation]
     """Empties the context: the model is shown nothing that was said before. The log stays."""
     GetContext: _grpc.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_pb2.ContextOverview]
@@ -72,7 +72,7 @@ class ConversationServiceAsyncStub(ConversationServiceStub):
     ForkConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ForkConversationRequest, _conversation_pb2.Conversation]  # type: ignore[assignment]
     """Copies a conversation up to now."""
     CompactConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.CompactConversationRequest, _conversation_service_pb2.CompactConversationResponse]  # type: ignore[assignment]
-    """Summarises older messages now."""
+    """Summarises older messages now. While a run of it is live: ABORTED."""
     ResetConversation: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.ResetConversationRequest, _conversation_pb2.Conversation]  # type: ignore[assignment]
     """Empties the context: the model is shown nothing that was said before. The log stays."""
     GetContext: _aio.UnaryUnaryMultiCallable[_conversation_service_pb2.GetContextRequest, _conversation_pb2.ContextOverview]  # type: ignore[assignment]
@@ -128,7 +128,7 @@ class ConversationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _conversation_service_pb2.CompactConversationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_conversation_service_pb2.CompactConversationResponse, _abc.Awaitable[_conversation_service_pb2.CompactConversationResponse]]:
-        """Summarises older messages now."""
+        """Summarises older messages now. While a run of it is live: ABORTED."""
 
     def ResetConversation(
         self,
