@@ -303,10 +303,9 @@ class ConversationBusy(Aborted):
 
     reason = "CONVERSATION_BUSY"
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self, run_id: str, attempt: str = "send a new message") -> None:
         super().__init__(
-            f"Cannot send a new message: Another request (run_id={run_id}) is currently being "
-            "processed for this conversation.",
+            f"Cannot {attempt}: Another request (run_id={run_id}) is currently being processed for this conversation.",
             {"run_id": run_id},
         )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -31,7 +32,7 @@ from common.rpc.channel import open_channel
 from common.rpc.health import Health
 from common.rpc.inprocess import InProcessChannel
 from common.rpc.local import LocalChannel
-from common.rpc.server import add_infrastructure, bind, build_server, graceful_stop
+from common.rpc.server import ByName, add_infrastructure, bind, build_server, graceful_stop
 from common.seal import seal_for
 from common.settings import Settings
 from common.startup import StartupError
@@ -94,6 +95,8 @@ _RUN_TOOL_SECONDS = 86_400.0
 _COMPACT_SECONDS = 600.0
 # After streams were told to end: time for calls that are nearly done.
 _STOP_SECONDS = 2.0
+# How soon a process is not ready when its database is gone, and ready when that is back.
+_PING_SECONDS = 1.0
 
 
 class Parts(Struct, frozen=True):
@@ -273,7 +276,7 @@ def _chain(settings: Settings, node: Node) -> tuple[Interceptor, ...]:
 def build_grpc(settings: Settings, node: Node, health: Health, chain: tuple[Interceptor, ...]) -> grpc.aio.Server:
     """The gRPC server with its interceptors and services, not yet listening."""
     server = build_server(chain, settings.max_message_bytes)
-    add_infrastructure(server, health, register(server, node.servicers, settings.roles))
+    add_infrastructure(server, health, register(ByName(server), node.servicers, settings.roles))
     return server
 
 
@@ -333,11 +336,13 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
             await node.supervisor.start()
             relay = asyncio.create_task(node.callbacks.run())
             health.set_ready(True)
+            watching = asyncio.create_task(_follow_database(db, health))
             try:
                 yield Serving(
                     node, _with_port(settings.grpc_address, grpc_port), _with_port(settings.http_address, http_port)
                 )
             finally:
+                watching.cancel()
                 health.enter_drain()
                 await node.supervisor.drain(settings.drain_seconds)
                 node.log.end()
@@ -352,6 +357,22 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
     finally:
         await http.aclose()
         await db.close()
+
+
+async def _follow_database(db: Database, health: Health) -> None:
+    """Ready as long as the database answers: others may be able to reach theirs."""
+    while True:
+        await asyncio.sleep(_PING_SECONDS)
+        try:
+            await db.ping()
+        except Exception:
+            if health.is_ready():
+                logger.exception("not ready: the database does not answer")
+            health.set_ready(False)
+        else:
+            if not health.is_ready():
+                logger.warning("ready again: the database answers")
+            health.set_ready(True)
 
 
 @asynccontextmanager
@@ -389,6 +410,8 @@ async def serve(settings: Settings) -> None:
                 await stop.wait()
             return
         async with running(settings) as serving:
+            # What is loaded by now stays; a full collection would look through it with everybody waiting, for 0.15 s.
+            gc.freeze()
             _welcome(serving)
             await stop.wait()
             logger.info("draining")

@@ -5,15 +5,18 @@ from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, func, insert, select
 
+from common.db.prepared import prepared
 from common.db.tables import idempotency
 from common.errors import RequestIdReused
 
-_FIND = select(idempotency.c.fingerprint, idempotency.c.resource_id).where(
-    idempotency.c.organization_id == bindparam("organization_id"),
-    idempotency.c.method == bindparam("method"),
-    idempotency.c.request_id == bindparam("request_id"),
+_FIND = prepared(
+    select(idempotency.c.fingerprint, idempotency.c.resource_id).where(
+        idempotency.c.organization_id == bindparam("organization_id"),
+        idempotency.c.method == bindparam("method"),
+        idempotency.c.request_id == bindparam("request_id"),
+    )
 )
-_ADD = insert(idempotency)
+_ADD = prepared(insert(idempotency))
 _LOCK = select(func.pg_advisory_xact_lock(func.hashtextextended(bindparam("key"), 0)))
 
 

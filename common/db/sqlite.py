@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from common.db.errors import translated
 from common.db.folder import DataDirError, FolderLock
+from common.db.prepared import DirectConnection, warm
 from common.db.workers import Inline, WalFolder, Workers
 from common.errors import StoreUnavailable
 
@@ -56,7 +57,9 @@ def make_engine(path: Path | None, begin: str, *pragmas: str) -> Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
+        # `DirectConnection.transact` may have begun already.
+        if not _driver(connection).in_transaction:
+            connection.exec_driver_sql(begin)
 
     return engine
 
@@ -80,21 +83,22 @@ class SqliteDatabase:
             raise DataDirError(f"cannot open the database {path}: {error.orig}") from error
         self._writer = Workers("sqlite-writer", [writer]) if full_sync else Inline(writer)
         self._readers = Workers("sqlite-reader", others)
+        warm(writer.dialect)
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.read`."""
-        result: T = await self._readers.submit(partial(_transact, fn, args, kwargs))
+        result: T = await self._readers.submit(partial(_transact, "BEGIN", fn, args, kwargs))
         return result
 
     async def lookup(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.lookup`."""
         if self._lookups.closed:
             raise StoreUnavailable
-        return _transact(fn, args, kwargs, self._lookups)
+        return _transact("BEGIN", fn, args, kwargs, self._lookups)
 
     async def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.write`. A transaction that has begun ends, also when its caller was cancelled."""
-        result: T = await self._writer.submit(partial(_transact, fn, args, kwargs))
+        result: T = await self._writer.submit(partial(_transact, "BEGIN IMMEDIATE", fn, args, kwargs))
         return result
 
     async def ping(self) -> None:
@@ -124,7 +128,7 @@ class InlineSqlite:
 
     def __init__(self, image: bytes = b"") -> None:
         """Start empty, or from what `image()` of another one gave."""
-        self._connection = make_engine(None, "BEGIN", "foreign_keys = ON").connect()
+        self._connection = DirectConnection(make_engine(None, "BEGIN", "foreign_keys = ON"))
         if image:
             _driver(self._connection).deserialize(image)
 
@@ -133,7 +137,7 @@ class InlineSqlite:
         driver = _driver(self._usable())
         driver.execute("PRAGMA query_only = ON")
         try:
-            return _transact(fn, args, kwargs, self._connection)
+            return _transact("BEGIN", fn, args, kwargs, self._connection)
         finally:
             driver.execute("PRAGMA query_only = OFF")
 
@@ -143,7 +147,7 @@ class InlineSqlite:
 
     async def write(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.write`."""
-        return _transact(fn, args, kwargs, self._usable())
+        return _transact("BEGIN", fn, args, kwargs, self._usable())
 
     def image(self) -> bytes:
         """All committed data, to start another one from: a crash and a restart, or a schema made once."""
@@ -158,19 +162,20 @@ class InlineSqlite:
         """See `Database.close`."""
         self._connection.close()
 
-    def _usable(self) -> Connection:
+    def _usable(self) -> DirectConnection:
         if self._connection.closed:
             raise StoreUnavailable
         return self._connection
 
 
-def _connect_file(path: Path, begin: str, *pragmas: str) -> Connection:
-    return make_engine(path, begin, *_FILE_PRAGMAS, "foreign_keys = ON", *pragmas).connect()
+def _connect_file(path: Path, begin: str, *pragmas: str) -> DirectConnection:
+    return DirectConnection(make_engine(path, begin, *_FILE_PRAGMAS, "foreign_keys = ON", *pragmas))
 
 
-def _transact(fn: Callable[..., T], args: Any, kwargs: Any, connection: Connection) -> T:
-    with translated(), connection.begin():
-        return fn(connection, *args, **kwargs)
+def _transact(begin: str, fn: Callable[..., T], args: Any, kwargs: Any, connection: Any) -> T:
+    with translated():
+        result: T = connection.transact(begin, fn, args, kwargs)
+    return result
 
 
 def _driver(connection: Connection) -> Any:

@@ -35,6 +35,8 @@ class Health(health_pb2_grpc.HealthServicer):
         """Say whether this process should get traffic; ignored once it drains."""
         if self._draining:
             return
+        if ready == self.is_ready():
+            return
         traffic = _Response.SERVING if ready else _Response.NOT_SERVING
         self._status[OVERALL] = self._status[READINESS] = traffic
         if ready:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import grpc
 import grpc.aio
@@ -57,9 +57,26 @@ def build_server(
     return grpc.aio.server(interceptors=[ChainAdapter(interceptors)], options=server_options(max_message_bytes))
 
 
+class ByName:
+    """Stands for a server where generated code adds a service to it: its methods are found by their names.
+
+    grpc.aio keeps a future for each method that is registered and goes through all of them, twice, at every call.
+    """
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    def add_generic_rpc_handlers(self, handlers: Any) -> None:
+        """Add a service."""
+        self._server.add_generic_rpc_handlers(handlers)
+
+    def add_registered_method_handlers(self, service: str, handlers: Any) -> None:
+        """Generated code calls this too; the generic handlers say the same."""
+
+
 def add_infrastructure(server: grpc.aio.Server, health: Health, services: Iterable[str]) -> None:
     """Add health, and reflection that lists `services` and itself."""
-    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    health_pb2_grpc.add_HealthServicer_to_server(health, cast("grpc.aio.Server", ByName(server)))
     names = (*services, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
     reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), server)
 

@@ -18,6 +18,7 @@ from sqlalchemy import (
 )
 
 from common.db.paging import fetch_page, list_scope
+from common.db.prepared import prepared
 from common.db.tables import agent_blocks, agent_tags, agents, conversations, runs
 from common.errors import NotFound
 from services.agents.model import Agent, AgentFilter, AgentSpec
@@ -33,6 +34,21 @@ _BELONGINGS = union_all(
     ),
 )
 _spec = msgspec.json.Decoder(AgentSpec)
+_MINE = select(agents).where(
+    agents.c.organization_id == bindparam("organization_id"), agents.c.id == bindparam("agent_id")
+)
+_GET = prepared(_MINE)
+_LOCK = prepared(_MINE.with_for_update())
+_BELONGINGS_OF = prepared(
+    union_all(
+        select(agent_tags.c.agent_id, agent_tags.c.tag, literal(_TAG)).where(
+            agent_tags.c.agent_id == bindparam("agent_id")
+        ),
+        select(agent_blocks.c.agent_id, agent_blocks.c.block_id, agent_blocks.c.position).where(
+            agent_blocks.c.agent_id == bindparam("agent_id")
+        ),
+    )
+)
 
 
 def insert(conn: Connection, agent: Agent) -> None:
@@ -66,12 +82,12 @@ def insert(conn: Connection, agent: Agent) -> None:
 
 def get(conn: Connection, organization_id: str, agent_id: str) -> Agent:
     """One agent, or NotFound."""
-    return _one(conn, select(agents), organization_id, agent_id)
+    return _one(conn, _GET, organization_id, agent_id)
 
 
 def lock(conn: Connection, organization_id: str, agent_id: str) -> Agent:
     """One agent, which no other transaction can change, delete or give a run before this one ends; or NotFound."""
-    return _one(conn, select(agents).with_for_update(), organization_id, agent_id)
+    return _one(conn, _LOCK, organization_id, agent_id)
 
 
 def replace(conn: Connection, current: Agent, changed: Agent) -> None:
@@ -157,19 +173,21 @@ def _insert_blocks(conn: Connection, agent: Agent) -> None:
 
 
 def _one(conn: Connection, query: Select[Any], organization_id: str, agent_id: str) -> Agent:
-    mine = query.where(agents.c.organization_id == organization_id, agents.c.id == agent_id)
-    row = conn.execute(mine).one_or_none()
+    row = conn.execute(query, {"organization_id": organization_id, "agent_id": agent_id}).one_or_none()
     if row is None:
         raise NotFound("agent", agent_id)
-    return _whole(conn, [row])[0]
+    return _joined([row], conn.execute(_BELONGINGS_OF, {"agent_id": agent_id}))[0]
 
 
 def _whole(conn: Connection, rows: Sequence[Row[Any]]) -> list[Agent]:
     """With what has rows of its own, all of it by one query: every run begins with this."""
-    ids = [row.id for row in rows]
-    tags: dict[str, list[str]] = {each: [] for each in ids}
-    blocks: dict[str, list[tuple[int, str]]] = {each: [] for each in ids}
-    for agent_id, item, position in conn.execute(_BELONGINGS, {"ids": ids}):
+    return _joined(rows, conn.execute(_BELONGINGS, {"ids": [row.id for row in rows]}))
+
+
+def _joined(rows: Sequence[Row[Any]], belongings: Iterable[Any]) -> list[Agent]:
+    tags: dict[str, list[str]] = {row.id: [] for row in rows}
+    blocks: dict[str, list[tuple[int, str]]] = {row.id: [] for row in rows}
+    for agent_id, item, position in belongings:
         if position == _TAG:
             tags[agent_id].append(item)
         else:

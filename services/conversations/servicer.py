@@ -198,7 +198,7 @@ class ConversationServicer(conversation_service_pb2_grpc.ConversationServiceServ
         current = store.lock(conn, organization_id, conversation_id)
         busy = store.open_run(conn, current.id)
         if busy is not None:
-            raise ConversationBusy(busy)
+            raise ConversationBusy(busy, "reset the conversation")
         emptied = replace(current, context_floor=current.next_message_seq, summary_message_id="")
         return self._save(conn, current, emptied)
 

@@ -6,10 +6,11 @@ from sqlalchemy import Connection, Row, Select, bindparam, select
 
 from common.db.codec import Codec
 from common.db.paging import fetch_page, list_scope
+from common.db.prepared import prepared
 from common.db.tables import agents, conversations, runs
 from common.errors import NotFound
 from services.conversations.model import Conversation, ConversationSpec
-from services.runs.model import RunState
+from services.runs.store.states import is_open
 
 SPEC = Codec[ConversationSpec](ConversationSpec)
 
@@ -20,14 +21,14 @@ _SELECT = (
     .join(agents, agents.c.id == conversations.c.agent_id)
     .where(conversations.c.organization_id == bindparam("organization_id"), conversations.c.deleted_at.is_(None))
 )
-_GET = _SELECT.where(conversations.c.id == bindparam("conversation_id"))
-_LOCK = _GET.with_for_update(of=conversations)
-_SPEC_OF = select(conversations.c.spec).where(conversations.c.id == bindparam("conversation_id"))
+_GET = prepared(_SELECT.where(conversations.c.id == bindparam("conversation_id")))
+_LOCK = prepared(_GET.with_for_update(of=conversations))
+_SPEC_OF = prepared(select(conversations.c.spec).where(conversations.c.id == bindparam("conversation_id")))
 _OPEN_RUN = (
     select(runs.c.id)
     .where(
         runs.c.conversation_id == bindparam("conversation_id"),
-        runs.c.state.in_([RunState.QUEUED, RunState.RUNNING, RunState.AWAITING_APPROVAL]),
+        is_open(runs.c.state),
     )
     .order_by(runs.c.no)
     .limit(1)

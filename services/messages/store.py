@@ -4,9 +4,10 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, literal, or_, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, exists, literal, or_, select, union_all
 
 from common.db.paging import SortKey, after, fetch_page, list_scope
+from common.db.prepared import prepared
 from common.db.tables import agents, conversations, messages, runs
 from common.errors import InvalidArgument, NotFound
 from services.messages.model import InContext, Message, Role
@@ -23,9 +24,17 @@ _in_context = union_all(
     .join(conversations, conversations.c.id == messages.c.conversation_id)
     .where(_this, messages.c.seq >= conversations.c.context_floor, messages.c.role != Role.SUMMARY),
 ).subquery()
-_CONTEXT = select(_in_context).order_by(_in_context.c.place, _in_context.c.seq)
-_GET = select(messages).where(
-    messages.c.id == bindparam("message_id"), messages.c.organization_id == bindparam("organization_id")
+_CONTEXT = prepared(select(_in_context).order_by(_in_context.c.place, _in_context.c.seq))
+# What is deleted is gone for every reader, also for one that does not name the conversation.
+_not_deleted = ~exists().where(
+    conversations.c.id == messages.c.conversation_id, conversations.c.deleted_at.is_not(None)
+)
+_GET = prepared(
+    select(messages).where(
+        messages.c.id == bindparam("message_id"),
+        messages.c.organization_id == bindparam("organization_id"),
+        _not_deleted,
+    )
 )
 _OF_RUN = (
     select(messages)
@@ -156,6 +165,8 @@ def _select(conn: Connection, which: MessageFilter) -> Select[tuple[object, ...]
     if conversation_id:
         _require_conversation(conn, which.organization_id, conversation_id)
         query = query.where(messages.c.conversation_id == conversation_id)
+    else:
+        query = query.where(_not_deleted)
     if which.run_id:
         conversation_id = _conversation_of(conn, which.organization_id, which.run_id)
         query = query.where(messages.c.run_id == which.run_id)

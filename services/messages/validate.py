@@ -41,7 +41,7 @@ def content(field: str, parts: Sequence[message_pb2.Part]) -> Found:
         match part.WhichOneof("part"):
             case "text":
                 yield from checks.size_in_bytes(f"{path}.text", part.text.text, _MAX_TEXT)
-                yield from checks.text(f"{path}.text", part.text.text, most=_MAX_TEXT)
+                yield from checks.storable(f"{path}.text", part.text.text)
             case "image":
                 yield from _image(f"{path}.image", part.image)
             case _:

@@ -1,5 +1,6 @@
 """What a call has cost when its provider did not say, or did not come to say all of it."""
 
+import asyncio
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -9,13 +10,30 @@ from services.models import tokens
 from services.models.api import ModelRequest
 from services.runs.model import Usage
 
+_LOAD_SECONDS = 1.0
 
-def estimate(request: ModelRequest | None, written: Iterable[Part], told: Usage | None = None) -> Usage:
+
+def estimate(
+    request: ModelRequest | None,
+    written: Iterable[Part],
+    told: Usage | None = None,
+    measure: tokens.Measure = tokens.count,
+) -> Usage:
     """What a call has probably cost; `told` is what the provider had said of it before it was cut."""
     if request is None:
         return Usage()
-    output = tokens.of_parts(written)
+    output = tokens.of_parts(written, measure)
     if told is None:
-        return Usage(input_tokens=tokens.of_request(request), output_tokens=output, estimated=True)
+        return Usage(input_tokens=tokens.of_request(request, measure), output_tokens=output, estimated=True)
     # The prompt is as the provider counted it. Of the answer it had told at most the beginning.
     return replace(told, output_tokens=max(told.output_tokens, output), estimated=True)
+
+
+def at_once() -> tokens.Measure:
+    """How to count for one who cannot wait: exactly, or roughly until the tables for that are loaded."""
+    if tokens.loaded():
+        return tokens.count
+    # Not now: a thread that loads them is in the way of what is urgent.
+    loop = asyncio.get_running_loop()
+    loop.call_later(_LOAD_SECONDS, loop.run_in_executor, None, tokens.load)
+    return tokens.rough

@@ -141,7 +141,7 @@ def run_to_pb(run: Run) -> run_pb2.Run:
     if outcome.cancel is not None:
         out.cancel.CopyFrom(_receipt_to_pb(outcome.cancel))
     elif run.cancel_requested_at is not None:
-        out.cancel.request_time.FromDatetime(run.cancel_requested_at)
+        out.cancel.request_time.CopyFrom(timestamp(run.cancel_requested_at))
     if run.request.options.metadata:
         out.metadata.CopyFrom(to_struct(run.request.options.metadata))
     if run.request.options.callback_url:
@@ -154,9 +154,9 @@ def run_to_pb(run: Run) -> run_pb2.Run:
 
 def _times_to_pb(run: Run, out: run_pb2.Run) -> None:
     if run.started_at is not None:
-        out.start_time.FromDatetime(run.started_at)
+        out.start_time.CopyFrom(timestamp(run.started_at))
     if run.stopped_at is not None:
-        out.stop_time.FromDatetime(run.stopped_at)
+        out.stop_time.CopyFrom(timestamp(run.stopped_at))
     if run.started_at is not None and run.stopped_at is not None:
         out.duration.FromTimedelta(run.stopped_at - run.started_at)
 
@@ -166,7 +166,7 @@ def _callback_to_pb(url: str, callback: Callback | None) -> run_pb2.Callback:
     if callback is not None:
         out.attempts, out.error, out.done = callback.attempts, callback.error, callback.done
         out.status_code = callback.status_code or 0
-        out.attempt_time.FromDatetime(callback.sent_at)
+        out.attempt_time.CopyFrom(timestamp(callback.sent_at))
     return out
 
 
@@ -183,7 +183,7 @@ def _receipt_to_pb(receipt: CancelReceipt) -> run_pb2.CancelReceipt:
         ("terminal_time", receipt.terminal_at),
     ):
         if moment is not None:
-            getattr(out, name).FromDatetime(moment)
+            getattr(out, name).CopyFrom(timestamp(moment))
     return out
 
 
@@ -213,7 +213,7 @@ def step_to_pb(step: Step) -> run_pb2.Step:
         if span is not None:
             getattr(out, name).CopyFrom(_microseconds(span))
     if detail.ended_at is not None:
-        out.end_time.FromDatetime(detail.ended_at)
+        out.end_time.CopyFrom(timestamp(detail.ended_at))
         out.duration.FromTimedelta(detail.ended_at - step.created_at)
     return out
 
@@ -239,9 +239,9 @@ def approval_to_pb(approval: Approval) -> approval_pb2.Approval:
         create_time=timestamp(approval.created_at),
     )
     if approval.decided_at is not None:
-        out.decide_time.FromDatetime(approval.decided_at)
+        out.decide_time.CopyFrom(timestamp(approval.decided_at))
     if approval.expires_at is not None:
-        out.expire_time.FromDatetime(approval.expires_at)
+        out.expire_time.CopyFrom(timestamp(approval.expires_at))
     return out
 
 

@@ -110,6 +110,8 @@ class _Channel:
         self.readers = 0
         self.version = 0
         self.tail: Tail | None = None
+        # What the last writer showed: most readers are a few entries behind when it goes.
+        self.left: Tail | None = None
         self._changed: asyncio.Event | None = None
 
     def wake(self) -> None:
@@ -150,13 +152,14 @@ class RunLog:
         """Become the writer of a run's log; its first number will be the one after `after`."""
         channel = self._channels.setdefault(run_id, _Channel())
         channel.tail = Tail(after, self._clock, channel.wake)
+        channel.left = None
         return channel.tail
 
     def close(self, run_id: str, tail: Tail) -> None:
         """Stop being the writer. Readers go on with the database."""
         channel = self._channels.get(run_id)
         if channel is not None and channel.tail is tail:
-            channel.tail = None
+            channel.tail, channel.left = None, tail
             channel.wake()
             self._drop_if_idle(run_id, channel)
 
@@ -206,6 +209,12 @@ class RunLog:
             batch = channel.tail.read(cursor)
             if batch is not None:
                 return batch
+        elif channel.left is not None:
+            batch = channel.left.read(cursor)
+            if batch:
+                return batch
+            # Whoever comes next writes to the database; who waits for that must not hold what was.
+            channel.left = None
         return await self._db.lookup(_read_from, run_id, cursor, self._clock)
 
     def _drop_if_idle(self, run_id: str, channel: _Channel) -> None:

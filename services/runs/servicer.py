@@ -136,12 +136,9 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         return runs, unknown
 
     async def _cancel(self, run_id: str, reason: str) -> Run:
-        call, now = current_call(), self._clock.now()
-        signal = CancelSignal(now, call.principal, reason)
-        run, added = await self._db.write(signals.request_cancel, call.organization_id, run_id, signal, now)
-        if not run.state.final:
-            self._supervisor.wake([run_id], added)
-        return run
+        call = current_call()
+        signal = CancelSignal(self._clock.now(), call.principal, reason)
+        return await self._supervisor.cancel(call.organization_id, run_id, signal)
 
     async def _until_stopped(self, runs: list[Run], seconds: float) -> None:
         """Wait for the final state by reading the log, like everybody else."""

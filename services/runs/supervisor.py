@@ -8,23 +8,26 @@ from collections.abc import Coroutine, Iterable
 from datetime import timedelta
 from typing import Any
 
+from common.errors import NotFound
 from services.runs.actor import Engine, Exit, RunActor
-from services.runs.model import NumberedSignal
+from services.runs.model import CancelSignal, NumberedSignal, Run
 from services.runs.store import approvals as approval_store
 from services.runs.store.census import census
 from services.runs.store.claim import (
     Claim,
     beat,
+    cancel_and_claim,
     claim,
     forget_other_nodes,
     leave,
     let_go,
+    next_in_line,
     release,
     release_orphans,
     runnable,
 )
-from services.runs.store.retention import forget
-from services.runs.store.signals import runs_with_news
+from services.runs.store.retention import sweep
+from services.runs.store.signals import request_cancel, runs_with_news
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +103,33 @@ class Supervisor:
                 # Not counted against the limit: what is said to a run must be heard however busy the node is.
                 self._spawn(self._activate(run_id, signalled=True))
 
+    async def cancel(self, organization_id: str, run_id: str, signal: CancelSignal) -> Run:
+        """Make a cancel durable and see that it is heard; the run as it is when that has begun."""
+        engine, now = self._engine, signal.requested_at
+        if self._draining or run_id in self._actors or run_id in self._starting:
+            run, added = await engine.db.write(request_cancel, organization_id, run_id, signal, now)
+            if not run.state.final:
+                self.wake([run_id], added)
+            return run
+        # Most likely nobody owns it: then it is ours with the same transaction, however busy this node is.
+        self._starting.add(run_id)
+        claimed: Claim | None = None
+        try:
+            run, claimed = await engine.db.write(
+                cancel_and_claim, organization_id, run_id, signal, engine.node, now, engine.catalog
+            )
+        except NotFound:
+            raise
+        except BaseException:
+            self._adrift.add(run_id)
+            raise
+        finally:
+            if claimed is None:
+                self._starting.discard(run_id)
+        if claimed is not None:
+            self._spawn(self._take_up(claimed))
+        return run
+
     # --- starting -----------------------------------------------------------------------------------------------------
 
     @property
@@ -127,13 +157,18 @@ class Supervisor:
             self._starting.discard(run_id)
         if claimed is None:
             self._blocked.add(conversation_id)
-        elif self._draining:
-            await self._engine.db.write(release, run_id, claimed.epoch)
         else:
-            if not conversation_id:
-                # Found by looking, so it had waited: there may be another one behind it.
-                self._blocked.add(claimed.run.conversation_id)
-            await self._work(claimed)
+            await self._take_up(claimed, conversation_id)
+
+    async def _take_up(self, claimed: Claim, conversation_id: str = "") -> None:
+        self._starting.discard(claimed.run.id)
+        if self._draining:
+            await self._engine.db.write(release, claimed.run.id, claimed.epoch)
+            return
+        if not conversation_id:
+            # Found by looking, so it had waited: there may be another one behind it.
+            self._blocked.add(claimed.run.conversation_id)
+        await self._work(claimed)
 
     async def _work(self, claimed: Claim) -> None:
         run = claimed.run
@@ -155,9 +190,24 @@ class Supervisor:
         if ended is Exit.WAITING:
             # It may have been answered between its last commit and its end.
             self._pump_due.set()
-        if run.conversation_id in self._blocked or self._free == 1:
-            self._blocked.discard(run.conversation_id)
+        if self._free == 1:
             self._pump_due.set()
+        if run.conversation_id in self._blocked:
+            self._blocked.discard(run.conversation_id)
+            # Those who wait for the end of this one go first.
+            await asyncio.sleep(0)
+            await self._offer_next(run.conversation_id)
+
+    async def _offer_next(self, conversation_id: str) -> None:
+        """Start what has waited for its turn in a conversation, if there is anything."""
+        try:
+            run_id = await self._engine.db.lookup(next_in_line, conversation_id)
+        except Exception:
+            logger.exception("looking for the next run failed")
+            self._pump_due.set()
+        else:
+            if run_id is not None:
+                self.offer(run_id, conversation_id)
 
     async def _pump(self) -> None:
         """Fill free places with runs that could be worked on, fairly between agents."""
@@ -227,7 +277,7 @@ class Supervisor:
     async def _janitor(self, retention: timedelta) -> None:
         while True:
             try:
-                await self._engine.db.write(forget, self._engine.clock.now() - retention)
+                await sweep(self._engine.db, self._engine.clock.now() - retention)
             except Exception:
                 logger.exception("deleting old events failed")
             await asyncio.sleep(_JANITOR_SECONDS)

@@ -10,11 +10,12 @@ import msgspec
 
 from common.clock import Clock
 from services.messages.model import ToolCall
+from services.models import tokens
 from services.models.api import ModelRequest, Models
 from services.models.errors import ModelError, ModelErrorType
 from services.models.fold import Delta, TurnFold
 from services.models.trace import Call
-from services.models.usage import estimate
+from services.models.usage import at_once, estimate
 from services.models.watching import CallWatch
 from services.runs.log import Tail
 from services.runs.model import RunError, StopReason, Trigger, Usage
@@ -93,11 +94,13 @@ class ModelWork:
         except Exception:
             logger.exception("a model call broke")
             return self._failure(INTERNAL_ERROR, StopReason.ERROR)
+        if self._told() is None and not tokens.loaded():
+            await asyncio.to_thread(tokens.load)
         return self._turn()
 
     def cut(self) -> Cancelled:
         """What is left of the call when it is cancelled."""
-        usage = self._watch.earlier if self._watch.refused else self._usage()
+        usage = self._watch.earlier if self._watch.refused else self._usage(urgent=True)
         return Cancelled(self._fold.shown_text(), usage, self._first_token_us())
 
     async def _show(self, delta: Delta, wait_for_room: Callable[[], Awaitable[None]]) -> None:
@@ -122,13 +125,18 @@ class ModelWork:
 
     def _failure(self, error: RunError, reason: StopReason) -> ModelFailed:
         # What the provider has refused, or was never asked, costs nothing.
-        usage = self._usage() if self._fold.started or self._watch.costs else self._watch.earlier
+        usage = self._usage(urgent=True) if self._fold.started or self._watch.costs else self._watch.earlier
         return ModelFailed(error, reason, self._fold.shown_text(), usage, self._first_token_us())
 
-    def _usage(self) -> Usage:
-        watch = self._watch
-        told = self._fold.usage or (watch.usage if watch.whole else None)
-        return watch.earlier + (told or estimate(self._request, self._fold.parts(), watch.usage))
+    def _told(self) -> Usage | None:
+        return self._fold.usage or (self._watch.usage if self._watch.whole else None)
+
+    def _usage(self, *, urgent: bool = False) -> Usage:
+        watch, told = self._watch, self._told()
+        if told is None:
+            measure = at_once() if urgent else tokens.count
+            told = estimate(self._request, self._fold.parts(), watch.usage, measure)
+        return watch.earlier + told
 
     def _traced(self, outcome: ModelTurn | ModelFailed | Overflow | None) -> Call:
         error = outcome.error if isinstance(outcome, ModelFailed | Overflow) else None

@@ -1,4 +1,7 @@
-"""Cancel: how long it takes until a run has stopped, in each phase, alone and with 200 other live streams."""
+"""Cancel: how long it takes until a run has stopped, in each phase, alone and with 200 other live streams.
+
+Where a model is at work it is a provider on the wire, and a run has stopped when that provider was hung up on, too.
+"""
 
 import asyncio
 import random
@@ -9,6 +12,7 @@ from typing import Any
 
 from common.pb.bridle.v1 import run_event_pb2, run_pb2
 from tests.bench.child import child
+from tests.bench.provider import MODEL, SILENT, SLOW, Provider, provider
 from tests.bench.report import Cell, Table, percentile, spread_ms
 from tests.bench.rig import Client, Rig, Unexpected, rig
 
@@ -30,13 +34,15 @@ class Phase:
     reached: Callable[[run_event_pb2.RunEvent], bool] | None
     approval: bool = False
     queued: bool = False
+    # Whether a provider's connection is to be closed.
+    wired: bool = False
 
 
 _WAIT = 'call wait {"seconds": 60}'
 PHASES = (
     Phase("queued", "demo/silent", "hello", Receipt.PHASE_QUEUED, None, queued=True),
-    Phase("first token", "demo/silent", "hello", Receipt.PHASE_FIRST_TOKEN, lambda e: e.HasField("step_started")),
-    Phase("streaming", "demo/slow", "count to 500", Receipt.PHASE_STREAMING, lambda e: e.HasField("text_delta")),
+    Phase("first token", MODEL, SILENT, Receipt.PHASE_FIRST_TOKEN, lambda e: e.HasField("step_started"), wired=True),
+    Phase("streaming", MODEL, SLOW, Receipt.PHASE_STREAMING, lambda e: e.HasField("text_delta"), wired=True),
     Phase("tool", "demo/echo", _WAIT, Receipt.PHASE_TOOLS, lambda e: e.HasField("tool_started")),
     Phase(
         "approval",
@@ -54,8 +60,9 @@ class Times:
     """Of each try, in seconds."""
 
     answered: list[float] = field(default_factory=list)
+    # Until the stream had ended and the provider, if there was one, was hung up on.
     ended: list[float] = field(default_factory=list)
-    # From the request's start to the receipt's word that the model's stream, or the tool, was gone.
+    # Until the provider was hung up on, as it says itself, or the tool was gone, as the receipt says.
     closed: list[float] = field(default_factory=list)
     # Between the stages of the receipt.
     seen: list[float] = field(default_factory=list)
@@ -64,34 +71,34 @@ class Times:
 
 
 async def run(quick: bool) -> Table:
-    """CancelRun in each phase: until the call is answered, the work is closed, the stream has ended."""
-    about = "ms from CancelRun sent to: call answered, work closed, stream ended; then the receipt's stages (p50 ms)"
+    """CancelRun in each phase: until the call is answered, the work is closed, all has ended."""
+    about = "ms from CancelRun sent to: call answered, work closed, all ended; then the receipt's stages (p50 ms)"
     table = Table("cancel", about)
     tries = 10 if quick else 60
     for others in (0, _OTHERS):
-        async with rig() as bench:
+        async with provider() as wire, rig(**wire.environment) as bench:
             if others:
                 async with child("tests.bench.crowd", bench.server.grpc_address, str(others)) as crowd:
-                    busy = await _each_phase(bench, table, tries, others)
+                    busy = await _each_phase(bench, wire, table, tries, others)
                 table.notes.append(f"the others were shown {float(crowd.last):.0f} tokens/s of {20 * others}")
             else:
-                busy = await _each_phase(bench, table, tries, others)
+                busy = await _each_phase(bench, wire, table, tries, others)
             table.notes.append(f"with {others} other streams the server used {busy:.0%} of a core")
     return table
 
 
-async def _each_phase(bench: Rig, table: Table, tries: int, others: int) -> float:
+async def _each_phase(bench: Rig, wire: Provider, table: Table, tries: int, others: int) -> float:
     """Add a row per phase; the server's CPU seconds per second."""
     cpu, began = bench.cpu(), time.perf_counter()
     for phase in PHASES:
         times = Times()
         for _ in range(tries):
-            await _try(bench.client, phase, times)
+            await _try(bench.client, wire, phase, times)
         _add(table, phase, others, times)
     return (bench.cpu() - cpu) / (time.perf_counter() - began)
 
 
-async def _try(client: Client, phase: Phase, times: Times) -> None:
+async def _try(client: Client, wire: Provider, phase: Phase, times: Times) -> None:
     agent_id = await client.create_agent(phase.model, approval=phase.approval)
     if phase.queued:
         await client.create_run(agent_id, phase.text)
@@ -106,8 +113,11 @@ async def _try(client: Client, phase: Phase, times: Times) -> None:
     await client.cancel(run_id)
     times.answered.append(time.perf_counter() - began)
     run, ended = await reader
-    times.ended.append(ended - began)
+    closed = await wire.hung_up() - began_at if phase.wired else 0.0
+    times.ended.append(max(ended - began, closed))
     _note_receipt(phase, run, began_at, times)
+    if phase.wired:
+        times.closed[-1] = closed
     if phase.queued:
         await client.cancel_all(agent_id)
 

@@ -27,7 +27,7 @@ from services.runs.model import (
 )
 from services.runs.protocol import AddMessage, Begin, Stop
 from services.runs.store.checkpoint import AlreadyDone, Checkpoint, Fenced, SignalsWaiting, checkpoint, flush
-from services.runs.store.claim import Claim, beat, claim, release, release_orphans, runnable
+from services.runs.store.claim import Claim, beat, cancel_and_claim, claim, release, release_orphans, runnable
 from services.runs.store.create import Created, NewRun, create_run
 from services.runs.store.queries import get_run, read_events
 from services.runs.store.signals import add_signal, request_cancel, runs_with_news
@@ -261,6 +261,40 @@ async def test_of_many_that_reject_company_one_starts(db: Database) -> None:
     )
     assert len([each for each in made if isinstance(each, Created)]) == 1
     assert len([each for each in made if isinstance(each, ConversationBusy)]) == 11
+
+
+async def test_an_interruption_takes_the_place_of_one_that_still_waits(db: Database) -> None:
+    agent = await make_agent(db)
+    current = await own(db, agent)
+    waits = await add_run(db, agent)
+    first = await db.write(create_run, new_run(agent, policy=OnBusy.INTERRUPT), NOW)
+    second = await db.write(create_run, new_run(agent, policy=OnBusy.INTERRUPT), NOW)
+    assert (first.wake, second.wake) == ((current.run.id,), (first.run.id,))
+    for run_id in (current.run.id, first.run.id):
+        assert (await db.read(get_run, ORG, run_id)).cancel_requested_at is not None
+    for run_id in (waits, second.run.id):
+        assert (await db.read(get_run, ORG, run_id)).cancel_requested_at is None
+    replaced = await take(db, first.run.id, signalled=True)
+    assert replaced is not None
+    assert replaced.run.state is RunState.QUEUED, "it never starts"
+
+
+async def test_a_cancel_takes_up_what_nobody_owns(db: Database) -> None:
+    agent = await make_agent(db)
+    owned, queued = await own(db, agent), await add_run(db, agent)
+
+    async def cancel(run_id: str) -> Claim | None:
+        _, taken = await db.write(cancel_and_claim, ORG, run_id, CancelSignal(NOW), "node-2", NOW, NO_TOOLS)
+        return taken
+
+    assert await cancel(owned.run.id) is None
+    assert await db.read(runs_with_news, "node-1") == [owned.run.id]
+    taken = await cancel(queued)
+    assert taken is not None
+    assert [each.signal for each in taken.signals] == [CancelSignal(NOW)]
+    assert await cancel(queued) is None
+    with pytest.raises(NotFound):
+        await cancel(new_id(Prefix.RUN))
 
 
 async def test_the_same_request_twice_is_one_run(db: Database) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from services.models.errors import ModelErrorType
-from services.runs.store.retention import forget
+from services.runs.store.retention import sweep
 from tests.gateway.client import Gateway, text_of, types
 from tests.gateway.conftest import MakeGateway
 from tests.helpers.inprocess import Run
@@ -204,7 +204,7 @@ async def test_a_live_run_can_be_followed_by_several(gateway: Gateway) -> None:
 async def test_events_that_are_no_longer_kept_are_gone(gateway: Gateway) -> None:
     agent = await gateway.world.make_agent()
     run_id = (await gateway.say(agent, "hi"))["messages"][0]["run_id"]
-    await gateway.world.node.db.write(forget, gateway.world.node.clock.now())
+    await sweep(gateway.world.node.db, gateway.world.node.clock.now())
     await gateway.call("POST", f"/v1/runs/{run_id}/stream", {}, expect=410)
     assert types(await gateway.get(f"/v1/runs/{run_id}/messages")) == ["user_message", "assistant_message"]
 

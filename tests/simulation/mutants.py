@@ -167,12 +167,14 @@ MUTANTS: dict[str, Mutant] = {
     "every tool is retried after a crash": Mutant(lambda: mock.patch.object(Config, "crash_policy", _always_retry)),
     "cancel stops nothing": Mutant(_deaf),
     "a lost wake is lost for ever": Mutant(
-        lambda: mock.patch.object(supervisor, "runs_with_news", _no_news), start=190
+        lambda: mock.patch.object(supervisor, "runs_with_news", _no_news), start=150
     ),
     "a claim whose answer was lost is kept": Mutant(_adrift),
     "a repeated request is a new one": Mutant(lambda: mock.patch.object(create, "remember", _forget)),
     "what joined is lost at the stop": Mutant(_steer_lost),
-    "a cancel undoes an answer": Mutant(lambda: mock.patch.object(machine, "_take_in", machine._go_on_with_tools)),
+    "a cancel undoes an answer": Mutant(
+        lambda: mock.patch.object(machine, "_take_in", machine._go_on_with_tools), start=300
+    ),
     "what may have run is recorded as denied": Mutant(lambda: mock.patch.object(machine, "_denied", _denied)),
     "a call is cut from its return": Mutant(lambda: mock.patch.object(compaction, "_cuts", _anywhere)),
     "the floor moves without its summary": Mutant(_half_moved),

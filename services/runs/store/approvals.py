@@ -7,6 +7,7 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, Connection, bindparam, or_, select, text, update
 
 from common.db.paging import fetch_page, list_scope
+from common.db.prepared import prepared
 from common.db.tables import agents, approvals, runs
 from common.errors import (
     ApprovalAlreadyDecided,
@@ -31,24 +32,28 @@ from services.runs.store.signals import add_signal
 
 EXPIRED_REASON = "Nobody answered in time."
 
-_GET = select(approvals).where(
-    approvals.c.id == bindparam("approval_id"), approvals.c.organization_id == bindparam("organization_id")
+_GET = prepared(
+    select(approvals).where(
+        approvals.c.id == bindparam("approval_id"), approvals.c.organization_id == bindparam("organization_id")
+    )
 )
-_LATEST_OF_RUN = (
+_LATEST_OF_RUN = prepared(
     select(approvals)
     .where(approvals.c.run_id == bindparam("run_id"), approvals.c.organization_id == bindparam("organization_id"))
     .order_by(approvals.c.created_at.desc(), approvals.c.id.desc())
     .limit(1)
 )
-_LATEST_OF_AGENT = (
+_LATEST_OF_AGENT = prepared(
     select(approvals)
     .join(agents, agents.c.default_conversation_id == approvals.c.conversation_id)
     .where(agents.c.id == bindparam("agent_id"), approvals.c.organization_id == bindparam("organization_id"))
     .order_by(approvals.c.created_at.desc(), approvals.c.id.desc())
     .limit(1)
 )
-_LOCK_RUN = select(runs.c.state, runs.c.cancel_requested_at).where(runs.c.id == bindparam("run_id")).with_for_update()
-_DECIDE = (
+_LOCK_RUN = prepared(
+    select(runs.c.state, runs.c.cancel_requested_at).where(runs.c.id == bindparam("run_id")).with_for_update()
+)
+_DECIDE = prepared(
     update(approvals)
     .where(approvals.c.id == bindparam("approval_id"), approvals.c.state == ApprovalState.PENDING)
     .values(
@@ -59,15 +64,17 @@ _DECIDE = (
     )
     .returning(approvals)
 )
-_EXPIRED = (
+_EXPIRED = prepared(
     select(approvals)
     # A literal: a planner cannot see that a parameter fits a partial index.
     .where(approvals.c.state == text("'pending'"), approvals.c.expires_at <= bindparam("now"))
     .order_by(approvals.c.expires_at)
     .limit(100)
 )
-_AGENT = select(agents.c.id).where(
-    agents.c.id == bindparam("agent_id"), agents.c.organization_id == bindparam("organization_id")
+_AGENT = prepared(
+    select(agents.c.id).where(
+        agents.c.id == bindparam("agent_id"), agents.c.organization_id == bindparam("organization_id")
+    )
 )
 
 
@@ -151,12 +158,15 @@ def _matched(approval: Approval, answer: Answer) -> tuple[Decision, ...]:
     """The decisions in the order of the calls, if they cover exactly those."""
     expected = [call.call.id for call in approval.detail.calls]
     given = {_call_of(approval, decision.call_id): decision for decision in answer.decisions}
-    if sorted(given) != sorted(expected) or len(given) != len(answer.decisions):
+    digests = {_call_of(approval, call_id): digest for call_id, digest in answer.sha256.items()}
+    exact = sorted(given) == sorted(expected) and len(given) == len(answer.decisions)
+    if not exact or not set(digests).issubset(expected):
         if approval.state is not ApprovalState.PENDING:
             raise NoPendingApproval
-        raise ApprovalMismatch(expected, [decision.call_id for decision in answer.decisions])
+        named = answer.sha256 if exact else [decision.call_id for decision in answer.decisions]
+        raise ApprovalMismatch(expected, list(named))
     for call in approval.detail.calls:
-        seen = answer.sha256.get(call.call.id)
+        seen = digests.get(call.call.id)
         if seen is not None and seen != call.sha256:
             raise InvalidArgument.of(f"arguments_sha256[{call.call.id}]", "is not the digest of what would run")
     return tuple(_settled(given[call.call.id], call.call) for call in approval.detail.calls)

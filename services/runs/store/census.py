@@ -5,6 +5,7 @@ from datetime import datetime
 from msgspec import Struct
 from sqlalchemy import Connection, func, select, text, union_all
 
+from common.db.prepared import prepared
 from common.db.tables import approvals, runs
 from services.runs.model import RunState
 
@@ -19,8 +20,8 @@ _QUEUED = (
     .where(runs.c.state == text("'queued'"))
     .group_by(runs.c.state)
 )
-_OPEN = union_all(_ACTIVE, _QUEUED)
-_OLDEST_APPROVAL = select(func.min(approvals.c.created_at)).where(approvals.c.state == text("'pending'"))
+_OPEN = prepared(union_all(_ACTIVE, _QUEUED))
+_OLDEST_APPROVAL = prepared(select(func.min(approvals.c.created_at)).where(approvals.c.state == text("'pending'")))
 
 
 class Census(Struct, frozen=True):

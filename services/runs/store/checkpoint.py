@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 from sqlalchemy import Connection, and_, bindparam, insert, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 
+from common.db.prepared import prepared
 from common.db.tables import agents, approvals, conversations, messages, run_events, runs, steps
 from services.callbacks import store as callbacks
 from services.messages.model import Message
 from services.runs import events, protocol
 from services.runs.model import (
-    Approval,
     ApprovalCall,
     ApprovalDetail,
     ApprovalState,
@@ -26,16 +27,17 @@ from services.runs.model import (
     StopReason,
 )
 from services.runs.store import rows
+from services.runs.store.states import is_open
 
 # The guards of promises 1, 2 and 4, all on the one row: the epoch, the order of checkpoints, and, before a run may
 # leave its owner's hands, that no signal is waiting.
-_GUARDED = (
+_GUARDED = prepared(
     update(runs)
     .where(
         runs.c.id == bindparam("run_id"),
         runs.c.owner_epoch == bindparam("epoch"),
         runs.c.checkpoint_no == bindparam("no_before"),
-        runs.c.state.in_([RunState.QUEUED, RunState.RUNNING, RunState.AWAITING_APPROVAL]),
+        is_open(runs.c.state),
         or_(
             bindparam("leaving") == 0,
             runs.c.last_signal_no == bindparam("consumed"),
@@ -56,7 +58,7 @@ _GUARDED = (
         updated_at=bindparam("now", type_=runs.c.updated_at.type),
     )
 )
-_FLUSH = (
+_FLUSH = prepared(
     update(runs)
     .where(
         runs.c.id == bindparam("run_id"),
@@ -69,10 +71,12 @@ _FLUSH = (
         reserved_seq=bindparam("reserved"),
     )
 )
-_GUARDS = select(runs.c.owner_epoch, runs.c.checkpoint_no, runs.c.last_signal_no, runs.c.state).where(
-    runs.c.id == bindparam("run_id")
+_GUARDS = prepared(
+    select(runs.c.owner_epoch, runs.c.checkpoint_no, runs.c.last_signal_no, runs.c.state).where(
+        runs.c.id == bindparam("run_id")
+    )
 )
-_POSITIONS = (
+_POSITIONS = prepared(
     update(conversations)
     .where(conversations.c.id == bindparam("conversation_id"))
     .values(
@@ -81,22 +85,25 @@ _POSITIONS = (
     )
     .returning(conversations.c.next_message_seq)
 )
-_MOVE_FLOOR = (
+_MOVE_FLOOR = prepared(
     update(conversations)
     .where(conversations.c.id == bindparam("conversation_id"))
     .values(context_floor=bindparam("floor"), summary_message_id=bindparam("summary"))
 )
-_ADD_MESSAGE = insert(messages)
-_ADD_STEP = insert(steps)
-_END_STEP = (
+_ADD_MESSAGE = prepared(insert(messages))
+# After a crash the same step begins again.
+_ADD_STEP = {
+    "sqlite": prepared(sqlite.insert(steps).on_conflict_do_nothing(index_elements=["id"])),
+    "postgresql": prepared(postgresql.insert(steps).on_conflict_do_nothing(index_elements=["id"])),
+}
+_END_STEP = prepared(
     update(steps)
     .where(steps.c.id == bindparam("step_id"))
     .values(status=bindparam("new_status"), detail=bindparam("new_detail"), updated_at=bindparam("now"))
     .returning(steps)
 )
-_HAS_STEP = select(steps.c.id).where(steps.c.id == bindparam("step_id"))
-_ADD_APPROVAL = insert(approvals)
-_CLOSE_APPROVAL = (
+_ADD_APPROVAL = prepared(insert(approvals).returning(approvals))
+_CLOSE_APPROVAL = prepared(
     update(approvals)
     .where(and_(approvals.c.id == bindparam("approval_id"), approvals.c.state == ApprovalState.PENDING))
     .values(
@@ -105,10 +112,11 @@ _CLOSE_APPROVAL = (
         decided_by=bindparam("by"),
         decided_at=bindparam("now"),
     )
+    .returning(approvals)
 )
-_GET_APPROVAL = select(approvals).where(approvals.c.id == bindparam("approval_id"))
-_ADD_EVENTS = insert(run_events)
-_AGENT_STOPPED = (
+_GET_APPROVAL = prepared(select(approvals).where(approvals.c.id == bindparam("approval_id")))
+_ADD_EVENTS = prepared(insert(run_events))
+_AGENT_STOPPED = prepared(
     update(agents)
     .where(agents.c.id == bindparam("of_agent"))
     .values(
@@ -300,20 +308,18 @@ class _Writer:
         return events.ContextCompacted(record.message_id, record.floor, record.messages_before, record.messages_after)
 
     def _begin_step(self, record: protocol.BeginStep) -> events.StepStarted:
-        # After a crash the same step begins again.
-        if self._conn.execute(_HAS_STEP, {"step_id": record.step_id}).one_or_none() is None:
-            self._conn.execute(
-                _ADD_STEP,
-                {
-                    **self._ids(),
-                    "id": record.step_id,
-                    "no": record.no,
-                    "status": StepStatus.PENDING,
-                    "detail": rows.STEP.encode(StepDetail(model=self._cp.snapshot.detail.model)),
-                    "created_at": self._cp.now,
-                    "updated_at": self._cp.now,
-                },
-            )
+        self._conn.execute(
+            _ADD_STEP[self._conn.dialect.name],
+            {
+                **self._ids(),
+                "id": record.step_id,
+                "no": record.no,
+                "status": StepStatus.PENDING,
+                "detail": rows.STEP.encode(StepDetail(model=self._cp.snapshot.detail.model)),
+                "created_at": self._cp.now,
+                "updated_at": self._cp.now,
+            },
+        )
         return events.StepStarted(record.step_id, record.no, record.message_id)
 
     def _end_step(self, record: protocol.EndStep) -> events.StepFinished:
@@ -337,7 +343,7 @@ class _Writer:
             for call in record.calls
         )
         ttl = self._cp.approval_ttl
-        self._conn.execute(
+        row = self._conn.execute(
             _ADD_APPROVAL,
             {
                 **self._ids(),
@@ -349,16 +355,16 @@ class _Writer:
                 "expires_at": self._cp.now + ttl if ttl else None,
                 "created_at": self._cp.now,
             },
-        )
-        return events.ApprovalRequested(self._approval(record.approval_id))
+        ).one()
+        return events.ApprovalRequested(rows.approval(row))
 
     def _close_approval(self, record: protocol.CloseApproval) -> events.ApprovalDecided:
         # An answer was already written when it was accepted; what nobody answered is closed here.
-        approval = self._approval(record.approval_id)
+        approval = rows.approval(self._conn.execute(_GET_APPROVAL, {"approval_id": record.approval_id}).one())
         if approval.state is ApprovalState.PENDING:
             detail = msgspec.structs.replace(approval.detail, decisions=record.decisions)
             cancel = self._cp.outcome.cancel
-            self._conn.execute(
+            row = self._conn.execute(
                 _CLOSE_APPROVAL,
                 {
                     "approval_id": record.approval_id,
@@ -367,12 +373,9 @@ class _Writer:
                     "by": (cancel.requested_by if cancel else "") or "system",
                     "now": self._cp.now,
                 },
-            )
-            approval = self._approval(record.approval_id)
+            ).one()
+            approval = rows.approval(row)
         return events.ApprovalDecided(approval)
-
-    def _approval(self, approval_id: str) -> Approval:
-        return rows.approval(self._conn.execute(_GET_APPROVAL, {"approval_id": approval_id}).one())
 
 
 def _told(record: protocol.Begin | protocol.StartTool | protocol.FinishTool | protocol.Restart) -> events.Event:

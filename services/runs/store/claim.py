@@ -22,14 +22,16 @@ from sqlalchemy import (
     update,
 )
 
+from common.db.prepared import prepared
 from common.db.tables import nodes, runs
 from services.agents import store as agents_store
 from services.agents.model import Agent
 from services.conversations import store as conversations_store
-from services.runs.model import NumberedSignal, Run, RunState
+from services.runs.model import CancelSignal, NumberedSignal, Run, RunState
 from services.runs.protocol import State
 from services.runs.store import rows
-from services.runs.store.signals import read_signals
+from services.runs.store.signals import read_signals, request_cancel
+from services.runs.store.states import is_open
 from services.tools.api import ToolDefinition
 from services.tools.catalog import ToolCatalog
 
@@ -38,7 +40,7 @@ _older = runs.alias("older")
 _first_in_line = ~exists().where(
     _older.c.conversation_id == runs.c.conversation_id,
     _older.c.no < runs.c.no,
-    _older.c.state.in_([RunState.QUEUED, RunState.RUNNING, RunState.AWAITING_APPROVAL]),
+    is_open(_older.c.state),
 )
 _has_news = runs.c.last_signal_no > runs.c.consumed_signal_no
 # What an actor could work on now: a queued run whose turn it is, one that lost its owner, one that was answered.
@@ -60,9 +62,9 @@ _CLAIM = (
     )
     .returning(runs)
 )
-_CLAIM_RUNNABLE = _CLAIM.where(runs.c.id == bindparam("run_id"), or_(_queued, _orphaned, _answered))
+_CLAIM_RUNNABLE = prepared(_CLAIM.where(runs.c.id == bindparam("run_id"), or_(_queued, _orphaned, _answered)))
 # A run that was told something may be taken up even if it is not its turn: a queued one can be cancelled at once.
-_CLAIM_SIGNALLED = _CLAIM.where(runs.c.id == bindparam("run_id"), runs.c.owner_node.is_(None), _has_news)
+_CLAIM_SIGNALLED = prepared(_CLAIM.where(runs.c.id == bindparam("run_id"), runs.c.owner_node.is_(None), _has_news))
 # One query for each kind, because each has an index of its own and an OR of them would have none.
 _open = union_all(
     *(select(runs.c.id, runs.c.agent_id, runs.c.created_at).where(kind) for kind in (_queued, _orphaned, _answered))
@@ -70,28 +72,40 @@ _open = union_all(
 _turn = func.row_number().over(partition_by=_open.c.agent_id, order_by=(_open.c.created_at, _open.c.id)).label("turn")
 _turns = select(_open.c.id, _open.c.created_at, _turn).subquery()
 # Every agent's first, then every agent's second: a flood from one agent delays only that agent.
-_FAIR = select(_turns.c.id).order_by(_turns.c.turn, _turns.c.created_at, _turns.c.id).limit(bindparam("most"))
-_RELEASE = (
+_FAIR = prepared(select(_turns.c.id).order_by(_turns.c.turn, _turns.c.created_at, _turns.c.id).limit(bindparam("most")))
+_NEXT_IN_LINE = prepared(
+    select(runs.c.id)
+    .where(runs.c.conversation_id == bindparam("conversation_id"), runs.c.state == text("'queued'"))
+    .order_by(runs.c.no)
+    .limit(1)
+)
+_RELEASE = prepared(
     update(runs)
     .where(runs.c.id == bindparam("run_id"), runs.c.owner_epoch == bindparam("epoch"))
     .values(owner_node=None)
 )
-_LET_GO = (
+_LET_GO = prepared(
     update(runs)
     .where(runs.c.id == bindparam("run_id"), runs.c.owner_node == bindparam("node"))
     .values(owner_node=None, owner_epoch=runs.c.owner_epoch + 1)
 )
-_ORPHANS = (
+_ORPHANS = prepared(
     update(runs)
     .where(
         runs.c.owner_node.is_not(None),
-        runs.c.state.in_([RunState.QUEUED, RunState.RUNNING, RunState.AWAITING_APPROVAL]),
+        is_open(runs.c.state),
         ~exists().where(nodes.c.id == runs.c.owner_node, nodes.c.heartbeat_at >= bindparam("alive_since")),
     )
     # Raising the epoch here already fences a zombie, before anybody has taken the run up.
     .values(owner_node=None, owner_epoch=runs.c.owner_epoch + 1)
     .returning(runs.c.id)
 )
+_BEAT = prepared(
+    update(nodes)
+    .where(nodes.c.id == bindparam("node"))
+    .values(address=bindparam("at"), heartbeat_at=bindparam("now", type_=nodes.c.heartbeat_at.type))
+)
+_FORGET_NODES = prepared(delete(nodes).where(nodes.c.heartbeat_at < bindparam("before")))
 
 
 class Claim(Struct, frozen=True):
@@ -116,6 +130,20 @@ def claim(
     statement = _CLAIM_SIGNALLED if signalled else _CLAIM_RUNNABLE
     row = conn.execute(statement, {"run_id": run_id, "node": node, "now": now}).one_or_none()
     return None if row is None else _claimed(conn, row, catalog)
+
+
+def cancel_and_claim(
+    conn: Connection,
+    organization_id: str,
+    run_id: str,
+    signal: CancelSignal,
+    node: str,
+    now: datetime,
+    catalog: ToolCatalog,
+) -> tuple[Run, Claim | None]:
+    """Make a cancel durable and, if nobody owns the run, become its owner in the same transaction."""
+    run, _ = request_cancel(conn, organization_id, run_id, signal, now)
+    return run, None if run.state.final else claim(conn, run_id, node, now, catalog, signalled=True)
 
 
 def _claimed(conn: Connection, row: Row[Any], catalog: ToolCatalog) -> Claim:
@@ -148,6 +176,12 @@ def runnable(conn: Connection, most: int) -> list[str]:
     return list(conn.execute(_FAIR, {"most": most}).scalars())
 
 
+def next_in_line(conn: Connection, conversation_id: str) -> str | None:
+    """The conversation's first run that has not started."""
+    found: str | None = conn.execute(_NEXT_IN_LINE, {"conversation_id": conversation_id}).scalar()
+    return found
+
+
 def release(conn: Connection, run_id: str, epoch: int) -> None:
     """Give a run up between two checkpoints; whoever is free takes it."""
     conn.execute(_RELEASE, {"run_id": run_id, "epoch": epoch})
@@ -160,14 +194,13 @@ def let_go(conn: Connection, run_id: str, node: str) -> None:
 
 def release_orphans(conn: Connection, alive_since: datetime) -> list[str]:
     """Take runs from nodes that stopped living. They are queued again, never executed by whoever finds them."""
-    conn.execute(delete(nodes).where(nodes.c.heartbeat_at < alive_since - timedelta(minutes=10)))
+    conn.execute(_FORGET_NODES, {"before": alive_since - timedelta(minutes=10)})
     return list(conn.execute(_ORPHANS, {"alive_since": alive_since}).scalars())
 
 
 def beat(conn: Connection, node: str, address: str, now: datetime) -> None:
     """Say that this node lives."""
-    lives = conn.execute(update(nodes).where(nodes.c.id == node).values(heartbeat_at=now, address=address))
-    if lives.rowcount == 0:
+    if conn.execute(_BEAT, {"node": node, "at": address, "now": now}).rowcount == 0:
         conn.execute(insert(nodes).values(id=node, address=address, started_at=now, heartbeat_at=now))
 
 

@@ -1,11 +1,13 @@
 """Accepting messages: a new run, or the live one that they join."""
 
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from common.db.idempotency import remember, replay
+from common.db.prepared import prepared
 from common.db.tables import agents, conversations, runs
 from common.errors import ConversationBusy, NotFound, PendingApproval
 from services.runs.model import (
@@ -21,13 +23,16 @@ from services.runs.model import (
 from services.runs.store import rows
 from services.runs.store.queries import get_run
 from services.runs.store.signals import add_signal
+from services.runs.store.states import is_open
 
 _METHOD = "CreateRun"
-_AGENT = select(agents.c.default_conversation_id).where(
-    agents.c.id == bindparam("agent_id"), agents.c.organization_id == bindparam("organization_id")
+_AGENT = prepared(
+    select(agents.c.default_conversation_id).where(
+        agents.c.id == bindparam("agent_id"), agents.c.organization_id == bindparam("organization_id")
+    )
 )
 # Taking a number also locks the conversation: "is it busy?" and "add a run" become one decision.
-_TAKE_NUMBER = (
+_TAKE_NUMBER = prepared(
     update(conversations)
     .where(
         conversations.c.id == bindparam("conversation_id"),
@@ -37,16 +42,16 @@ _TAKE_NUMBER = (
     .values(next_run_no=conversations.c.next_run_no + 1)
     .returning(conversations.c.next_run_no)
 )
-_LIVE = (
-    select(runs.c.id, runs.c.state, runs.c.outcome)
+_LIVE = prepared(
+    select(runs.c.id, runs.c.state, runs.c.outcome, runs.c.request)
     .where(
         runs.c.conversation_id == bindparam("conversation_id"),
-        runs.c.state.in_([RunState.QUEUED, RunState.RUNNING, RunState.AWAITING_APPROVAL]),
+        is_open(runs.c.state),
         runs.c.cancel_requested_at.is_(None),
     )
     .order_by(runs.c.no)
 )
-_INSERT = insert(runs)
+_INSERT = prepared(insert(runs))
 
 
 class NewRun(Struct, frozen=True):
@@ -112,7 +117,14 @@ def _by_policy(conn: Connection, new: NewRun, conversation_id: str, number: int,
         add_signal(conn, active.id, SteerSignal(new.request.messages), now)
         run = get_run(conn, new.organization_id, active.id)
         return Created(run, joined=True, after_seq=run.last_seq, wake=(run.id,))
+    if options.on_busy is OnBusy.INTERRUPT:
+        wake += [_cancel(conn, row.id, new, now) for row in live if _interrupts(row)]
     return Created(_insert(conn, new, conversation_id, number, now), wake=tuple(wake))
+
+
+def _interrupts(row: Any) -> bool:
+    """Whether a run waits because it interrupted another one: a newer interruption takes its place."""
+    return row.state == RunState.QUEUED and rows.REQUEST.decode(row.request).options.on_busy is OnBusy.INTERRUPT
 
 
 def _cancel(conn: Connection, run_id: str, new: NewRun, now: datetime) -> str:

@@ -6,29 +6,37 @@ from msgspec import Struct
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, select
 
 from common.db.paging import fetch_page, list_scope
+from common.db.prepared import prepared
 from common.db.tables import run_events, runs, steps
 from common.errors import IllegalTransition, NotFound
 from services.runs import events
 from services.runs.model import Run, RunState, Step
 from services.runs.store import rows
+from services.runs.store.states import is_final
 
-_GET = select(runs).where(runs.c.id == bindparam("run_id"), runs.c.organization_id == bindparam("organization_id"))
-_BOUNDS = select(runs.c.last_seq, runs.c.reserved_seq, runs.c.state).where(
-    runs.c.id == bindparam("run_id"), runs.c.organization_id == bindparam("organization_id")
+_GET = prepared(
+    select(runs).where(runs.c.id == bindparam("run_id"), runs.c.organization_id == bindparam("organization_id"))
 )
-_EVENTS = (
+_BOUNDS = prepared(
+    select(runs.c.last_seq, runs.c.reserved_seq, runs.c.state).where(
+        runs.c.id == bindparam("run_id"), runs.c.organization_id == bindparam("organization_id")
+    )
+)
+_EVENTS = prepared(
     select(run_events.c.payload)
     .where(run_events.c.run_id == bindparam("run_id"), run_events.c.last_seq > bindparam("after"))
     .order_by(run_events.c.last_seq)
     .limit(bindparam("most"))
 )
-_FIRST_EVENT = (
+_FIRST_EVENT = prepared(
     select(run_events.c.first_seq)
     .where(run_events.c.run_id == bindparam("run_id"))
     .order_by(run_events.c.last_seq)
     .limit(1)
 )
-_STEP = select(steps).where(steps.c.id == bindparam("step_id"), steps.c.organization_id == bindparam("organization_id"))
+_STEP = prepared(
+    select(steps).where(steps.c.id == bindparam("step_id"), steps.c.organization_id == bindparam("organization_id"))
+)
 
 
 class LogBounds(Struct, frozen=True):
@@ -114,7 +122,7 @@ def delete_run(conn: Connection, organization_id: str, run_id: str) -> None:
     run = get_run(conn, organization_id, run_id)
     if not run.state.final:
         raise IllegalTransition("run", run_id, run.state, "delete")
-    conn.execute(delete(runs).where(runs.c.id == run_id, runs.c.state.in_([s for s in RunState if s.final])))
+    conn.execute(delete(runs).where(runs.c.id == run_id, is_final(runs.c.state)))
 
 
 def list_steps(

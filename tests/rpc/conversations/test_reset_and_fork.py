@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import grpc
+import pytest
 
 from common.pb.bridle.v1.model_pb2 import ModelSettings
 from tests.helpers.inprocess import (
@@ -13,6 +14,7 @@ from tests.helpers.inprocess import (
     World,
     approve,
     calls_of,
+    error_info,
     refused,
     returns_of,
     roles,
@@ -68,8 +70,10 @@ async def test_a_busy_conversation_is_not_reset(
     await slow.gate.reached()
     queued = await agent.start("next")
     for run_id in (running, queued):
-        busy = await refused(conversations.reset(agent.conversation_id), grpc.StatusCode.ABORTED, "CONVERSATION_BUSY")
-        assert busy == {"run_id": run_id}
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await conversations.reset(agent.conversation_id)
+        assert error_info(caught.value, grpc.StatusCode.ABORTED, "CONVERSATION_BUSY") == {"run_id": run_id}
+        assert str(caught.value.details()).startswith("Cannot reset the conversation: ")
         await agent.world.cancel(run_id)
     await conversations.reset(agent.conversation_id)
     assert await agent.log(in_context=True) == []

@@ -9,6 +9,7 @@ import pytest
 
 from common.ids import Prefix, new_id
 from common.pb.bridle.v1 import conversation_service_pb2 as api
+from common.pb.bridle.v1.message_service_pb2 import GetMessageRequest
 from common.pb.bridle.v1.model_pb2 import ModelSettings
 from tests.helpers.inprocess import FINAL, AgentClient, Run, World, invalid, not_found, refused
 from tests.helpers.models import Gate, ProbeTool, call, say
@@ -171,6 +172,20 @@ async def test_a_deleted_conversation_is_gone(conversations: Conversations, agen
         assert await not_found(call_it) == ("conversation", made.id)
     assert [each.id for each in (await conversations.page(agent.id))[0]] == [agent.conversation_id]
     assert (await agent.world.run(sent.run.id)).state == Run.STATE_COMPLETED, "its runs stay"
+
+
+async def test_messages_of_a_deleted_conversation_are_in_no_list(
+    conversations: Conversations, agent: AgentClient
+) -> None:
+    made = await conversations.create(agent.id)
+    gone = await agent.send("soon gone", conversation_id=made.id)
+    kept = await agent.send("kept")
+    await conversations.delete(made.id)
+    assert {message.run_id for message in await agent.world.log()} == {kept.run.id}
+    assert await agent.world.log(run_id=gone.run.id) == []
+    message_id = gone.messages[0].id
+    lookup = agent.world.messages.GetMessage(GetMessageRequest(message_id=message_id), timeout=10)
+    assert await not_found(lookup) == ("message", message_id)
 
 
 async def test_the_default_conversation_cannot_be_deleted(conversations: Conversations, agent: AgentClient) -> None:

@@ -202,6 +202,18 @@ async def test_an_answer_for_other_arguments(make_world: MakeWorld) -> None:
     await assert_untouched(agent, approval)
 
 
+async def test_a_digest_of_a_call_that_does_not_wait(make_world: MakeWorld) -> None:
+    agent, approval, _ = await asking(make_world)
+    digest = approval.calls[0].arguments_sha256
+    both = (approve("c1"), approve("c2"))
+
+    wrong = agent.world.answer(*both, approval_id=approval.id, arguments_sha256={"c3": digest})
+    metadata = await refused(wrong, grpc.StatusCode.INVALID_ARGUMENT, "APPROVAL_MISMATCH")
+    assert metadata == {"expected": "c1,c2", "received": "c3"}
+
+    await assert_untouched(agent, approval)
+
+
 @on_both
 async def test_nobody_answers_in_time(make_world: MakeWorld) -> None:
     clock, secret = MovedClock(), ProbeTool("secret", approval=True)

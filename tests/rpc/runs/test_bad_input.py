@@ -111,6 +111,7 @@ CASES: list[tuple[str, Any, list[str]]] = [
     ("CreateRun", says(Part(tool_call=ToolCall(id="c1"))), ["messages[0].parts[0]"]),
     ("CreateRun", says(text_part("a"), Part(text=Text(text="\0"))), ["messages[0].parts[1].text"]),
     ("CreateRun", says(text_part("ü" * 600_000)), ["messages[0].parts[0].text"]),
+    ("CreateRun", says(text_part("x" * (1024 * 1024 + 1))), ["messages[0].parts[0].text"]),
     ("CreateRun", says(text_part("a"), role=Message.ROLE_ASSISTANT), ["messages[0].role"]),
     ("CreateRun", says(text_part("a"), role=99), ["messages[0].role"]),
     ("CreateRun", says(text_part("a"), name="x" * 65), ["messages[0].name"]),

@@ -12,7 +12,7 @@ from common.ids import DEFAULT_ORGANIZATION, Prefix, new_id
 from common.pb.bridle.v1 import agent_pb2, agent_service_pb2, model_pb2, model_service_pb2, run_service_pb2
 from common.pb.bridle.v1.run_pb2 import Run, Step
 from services.runs.store import traces as store
-from services.runs.store.retention import forget
+from services.runs.store.retention import sweep
 from tests.helpers.inprocess import World, on_both
 from tests.rpc.runs.conftest import MakeWorld
 
@@ -45,9 +45,9 @@ async def test_a_trace_lives_as_long_as_events(make_world: MakeWorld) -> None:
     assert msgspec.json.decode(trace.request)["messages"][0]["parts"][0]["text"] == "hello"
     assert msgspec.json.decode(trace.response)["turn"] == [{"type": "text", "text": "ok"}]
     now = datetime.now(UTC)
-    await world.node.db.write(forget, now - timedelta(days=1))
+    await sweep(world.node.db, now - timedelta(days=1))
     assert await get(world, step.id) == trace
-    await world.node.db.write(forget, now + timedelta(days=1))
+    await sweep(world.node.db, now + timedelta(days=1))
     assert await refused(get(world, step.id)) == (grpc.StatusCode.NOT_FOUND, f"trace '{step.id}' was not found.")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from common.pb.bridle.v1.approval_pb2 import Approval
 from common.pb.bridle.v1.approval_service_pb2 import WatchApprovalsRequest
-from services.runs.store.retention import forget
+from services.runs.store.retention import sweep
 from tests.helpers.inprocess import Run, World, approve, deny, error_info, invalid, kinds, on_both, text_of
 from tests.helpers.models import ProbeTool, call, say
 from tests.rpc.runs.conftest import MakeWorld
@@ -96,7 +96,7 @@ async def test_old_events_go_and_the_gap_is_announced(make_world: MakeWorld) -> 
     run = (await agent.send("hi")).run
     before = await world.events(run.id)
 
-    await world.node.db.write(forget, world.node.clock.now())
+    await sweep(world.node.db, world.node.clock.now())
 
     after = await world.events(run.id)
     assert kinds(after)[0] == "truncated"
@@ -115,7 +115,7 @@ async def test_events_of_a_run_that_has_not_stopped_stay(make_world: MakeWorld) 
     agent = await world.make_agent(["secret"])
     agent.model.will(call("secret", "c1"), say("ok"))
     asked = await agent.ask()
-    await world.node.db.write(forget, world.node.clock.now())
+    await sweep(world.node.db, world.node.clock.now())
     await world.answer(approve("c1"), approval_id=asked.id)
     await world.wait_for(asked.run_id, Run.STATE_COMPLETED)
     assert kinds(await world.events(asked.run_id))[0] == "run_started"

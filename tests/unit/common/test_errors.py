@@ -128,6 +128,7 @@ def test_texts_that_existing_clients_match_on() -> None:
     assert str(ConversationBusy("run-1")) == (
         "Cannot send a new message: Another request (run_id=run-1) is currently being processed for this conversation."
     )
+    assert str(ConversationBusy("run-1", "do that")).startswith("Cannot do that: Another request (run_id=run-1) is")
 
 
 def test_several_fields_are_all_named() -> None:

@@ -1,8 +1,11 @@
 """services/models/tokens.py: a count that is right without asking anybody, and cheap for a text of any length."""
 
+import pytest
+
 from services.messages.model import Image, Outcome, Reasoning, Role, Text, ToolCall, ToolReturn
 from services.models import tokens
 from services.models.api import ContextMessage, ModelRequest, ToolSpec
+from services.models.usage import at_once
 
 
 def test_known_counts() -> None:
@@ -30,3 +33,17 @@ def test_a_request_is_the_sum_of_what_is_sent() -> None:
     tool = ToolSpec("look", "Looks.", {"type": "object"})
     request = ModelRequest("m", "hello world", (message, message), (tool,))
     assert tokens.of_request(request) == 2 + 2 * (2 + tokens.PER_MESSAGE) + tokens.of_tool(tool)
+
+
+def test_a_rough_count_is_about_right() -> None:
+    text = "The quick brown fox jumps over the lazy dog, and then it sleeps. " * 20
+    assert 0.7 < tokens.rough(text) / tokens.count(text) < 1.4
+    assert (tokens.rough(""), tokens.rough("a")) == (0, 1)
+
+
+async def test_who_cannot_wait_counts_roughly_until_the_tables_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "loaded", lambda: False)
+    assert at_once() is tokens.rough
+    monkeypatch.undo()
+    tokens.load()
+    assert at_once() is tokens.count
