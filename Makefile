@@ -63,7 +63,7 @@ lock: ## renew constraints.txt from pyproject.toml
 	scripts/lock.sh
 
 clean: ## remove what the other targets made
-	rm -rf examples/typescript/node_modules examples/typescript/dist examples/typescript/src/gen examples/*/gen examples/go/bridle-example
+	rm -rf examples/typescript/node_modules examples/typescript/dist examples/typescript/src/gen examples/*/gen examples/go/bridle-example examples/go-tools/bridle-tools
 	rm -rf $(VENV) tools/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	find common services gateway tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -13,7 +13,8 @@
     │   ├── IllegalTransition       ILLEGAL_TRANSITION
     │   ├── ResourceInUse           RESOURCE_IN_USE
     │   ├── SecretKeyMissing        SECRET_KEY_MISSING
-    │   └── SecretKeyWrong          SECRET_KEY_WRONG
+    │   ├── SecretKeyWrong          SECRET_KEY_WRONG
+    │   └── ToolServerFailed        TOOL_SERVER_FAILED
     ├── Aborted                     (abstract: lost a race, retry one level up)
     │   ├── EtagMismatch            ETAG_MISMATCH
     │   ├── ConversationBusy        CONVERSATION_BUSY
@@ -75,6 +76,7 @@ __all__ = [
     "SecretKeyWrong",
     "StoreConflict",
     "StoreUnavailable",
+    "ToolServerFailed",
     "Unauthenticated",
     "Unavailable",
 ]
@@ -278,6 +280,15 @@ class SecretKeyWrong(FailedPrecondition):
             f"The secret of '{where}' was sealed with another BRIDLE_SECRET_KEY than this server has. Store it again.",
             {"where": where},
         )
+
+
+class ToolServerFailed(FailedPrecondition):
+    """A tool server could not be asked for its tools."""
+
+    reason = "TOOL_SERVER_FAILED"
+
+    def __init__(self, server: str, cause: str) -> None:
+        super().__init__(f"The tool server '{server}' {cause}.", {"server": server, "cause": cause})
 
 
 class Aborted(BridleError):

@@ -74,6 +74,10 @@ def configure(level: str = "INFO", format: str = "auto", stream: TextIO | None =
     root.setLevel(level.upper())
     # It reports every step of a migration; whoever is told that a port is busy should read that line and no other.
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    # It reports every request, with its address.
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    # It shows what servers send; what goes wrong with them is the outcome of a call.
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -47,6 +48,16 @@ def is_loopback(text: str) -> bool:
 def addresses(text: str) -> tuple[str, ...]:
     """Addresses separated by commas, or nothing."""
     return tuple(address(part) for part in _parts(text))
+
+
+def commands(text: str) -> tuple[tuple[str, ...], ...]:
+    """Commands separated by commas, each in words as a shell would split it, or nothing."""
+    try:
+        return tuple(tuple(shlex.split(part)) for part in _parts(text))
+    except ValueError:
+        raise ValueError(
+            "expected commands like uvx mcp-server-time,/opt/tools/server; a quote is not closed"
+        ) from None
 
 
 def text(text: str) -> str:

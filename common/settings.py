@@ -187,6 +187,19 @@ class Settings:
         "`BRIDLE_DATABASE_URL` no secrets at all.",
         secret=True,
     )
+    mcp_commands: tuple[tuple[str, ...], ...] = _setting(
+        "MCP_COMMANDS",
+        "",
+        parse.commands,
+        "Commands of MCP servers that may be started, separated by commas; any further arguments are allowed. They run "
+        "with the rights of this process. Empty: none.",
+    )
+    mcp_private: bool = _setting(
+        "MCP_PRIVATE",
+        "false",
+        parse.boolean,
+        "`true` lets MCP servers be at private addresses, loopback included: who may register one can reach them.",
+    )
     sandbox: str = _setting(
         "SANDBOX",
         "minimum",

@@ -82,8 +82,14 @@ from services.tools.functions import FunctionTool, FunctionTools
 from services.tools.memory import memory_tools
 from services.tools.metrics import ToolMetrics
 from services.tools.python import PythonRunner
-from services.tools.runner import CompositeRunner, NotServed, Runners
+from services.tools.runner import CompositeRunner, Runners
 from services.tools.servicer import ToolServicer
+from services.toolservers.connect import connector
+from services.toolservers.metrics import ToolServerMetrics
+from services.toolservers.pool import Pool
+from services.toolservers.runner import ToolServerRunner
+from services.toolservers.servicer import ToolServers
+from services.toolservers.validate import Limits
 
 logger = logging.getLogger(__name__)
 
@@ -128,12 +134,20 @@ class Node:
         self.sandbox = build_sandbox(settings, os.environ, self.registry)
         functions = FunctionTools((*BUILTIN_TOOLS, *memory_tools(db, parts.clock), *parts.tools))
         catalog = Catalog(functions.all())
+        limits = Limits(settings.mcp_commands, settings.mcp_private)
+        self.pool = Pool(db, self.seal, connector(limits))
+        servers = ToolServers(
+            db=db, clock=parts.clock, seal=self.seal, pool=self.pool, limits=limits, reserved=catalog.reserved
+        )
+        self.server_tools = ToolServerRunner(
+            self.pool, ToolServerMetrics(self.registry, self.pool.census), timeout=settings.tool_timeout
+        )
         runner = CompositeRunner(
             Runners(
                 builtin=functions,
                 python=PythonRunner(parts.sandbox or self.sandbox, self._secrets),
-                remote=NotServed("tools of other services"),
-                mcp=NotServed("tools of MCP servers"),
+                remote=self.server_tools,
+                mcp=self.server_tools,
             ),
             seconds=settings.tool_timeout,
             metrics=ToolMetrics(self.registry),
@@ -180,13 +194,19 @@ class Node:
             weights=weights,
             metrics=metrics.compactions,
         )
-        self.servicers = self._servicers(settings, models, ModelList(own, parts.clock), catalog, runner)
+        self.servicers = self._servicers(settings, models, ModelList(own, parts.clock), catalog, runner, servers)
 
     async def _secrets(self, organization_id: str, agent_id: str) -> Mapping[str, str]:
         return await self.db.read(secrets.load, self.seal, agent_id)
 
     def _servicers(
-        self, settings: Settings, models: Models, listed: ModelList, catalog: Catalog, runner: ToolRunner
+        self,
+        settings: Settings,
+        models: Models,
+        listed: ModelList,
+        catalog: Catalog,
+        runner: ToolRunner,
+        servers: ToolServers,
     ) -> Servicers:
         runs = RunServicer(
             db=self.db,
@@ -226,7 +246,12 @@ class Node:
                 compactor=self.compactor,
             ),
             tools=ToolServicer(
-                db=self.db, clock=self.clock, catalog=catalog, runner=runner, allow_pip=settings.tool_requirements
+                db=self.db,
+                clock=self.clock,
+                catalog=catalog,
+                runner=runner,
+                servers=servers,
+                allow_pip=settings.tool_requirements,
             ),
             models=ModelServicer(db=self.db, clock=self.clock, seal=self.seal, models=listed),
             messages=MessageServicer(
@@ -351,6 +376,7 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
                     await node.traces.settled()
                 relay.cancel()
                 await graceful_stop(server, _STOP_SECONDS)
+                await node.pool.close()
                 if sandbox is not None:
                     sandbox.cancel()
                     await node.sandbox.close()

@@ -185,6 +185,7 @@ tool_servers = Table(
     Column("kind", String(32), nullable=False),
     Column("spec", Text, nullable=False),
     Column("sealed", LargeBinary),
+    Column("synced_at", UtcTime),
     Column("version", BigInteger, nullable=False),
     *_times(),
 )

@@ -29,16 +29,20 @@ class Python(Struct, frozen=True, tag="python", omit_defaults=True):
     requirements: tuple[str, ...] = ()
 
 
-class Remote(Struct, frozen=True, tag="remote"):
+class Remote(Struct, frozen=True, tag="remote", omit_defaults=True):
     """Served by a gRPC tool server, by its name."""
 
     server: str
+    # What the server calls it; empty: the same as we do.
+    tool: str = ""
 
 
-class Mcp(Struct, frozen=True, tag="mcp"):
+class Mcp(Struct, frozen=True, tag="mcp", omit_defaults=True):
     """Served by an MCP server, by its name."""
 
     server: str
+    # What the server calls it; empty: the same as we do.
+    tool: str = ""
 
 
 Kind = Builtin | Python | Remote | Mcp

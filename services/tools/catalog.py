@@ -1,6 +1,6 @@
 """Finding tools: those of an organization, and those that are part of this program."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from common.db.paging import SortKey, decode_token, encode_token, list_scope
@@ -41,6 +41,11 @@ class Catalog:
     def builtin(self, *, tool_id: str = "", name: str = "") -> ToolDefinition | None:
         """A built-in tool by its id or its name."""
         return self._by_id.get(tool_id) or self._by_name.get(name)
+
+    @property
+    def reserved(self) -> Collection[str]:
+        """Names that no other tool can have."""
+        return self._by_name.keys()
 
     def find(
         self, conn: "Connection", organization_id: str, ids: Sequence[str], names: Sequence[str] = ()

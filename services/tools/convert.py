@@ -124,9 +124,9 @@ def _kind_from_pb(pb: tool_pb2.Tool) -> Kind:
         case "python":
             return Python(pb.python.source, tuple(pb.python.pip_requirements))
         case "remote":
-            return Remote(pb.remote.server)
+            return Remote(pb.remote.server, pb.remote.tool)
         case "mcp":
-            return Mcp(pb.mcp.server)
+            return Mcp(pb.mcp.server, pb.mcp.tool)
         case _:
             return Builtin()
 
@@ -149,8 +149,8 @@ def _definition_to_pb(tool: ToolDefinition) -> tool_pb2.Tool:
             pb.builtin.SetInParent()
         case Python(source=source, requirements=requirements):
             pb.python.CopyFrom(tool_pb2.PythonTool(source=source, pip_requirements=requirements))
-        case Remote(server=server):
-            pb.remote.server = server
-        case Mcp(server=server):
-            pb.mcp.server = server
+        case Remote(server=server, tool=name):
+            pb.remote.server, pb.remote.tool = server, name
+        case Mcp(server=server, tool=name):
+            pb.mcp.server, pb.mcp.tool = server, name
     return pb

@@ -75,17 +75,6 @@ class CompositeRunner:
                 return self._runners.mcp
 
 
-class NotServed:
-    """Stands for a kind of tool that this server cannot run."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    async def run(self, tool: ToolDefinition, call: ToolCall, context: ToolContext) -> ToolReturn:
-        """Say so."""
-        return failed(call, f"this server cannot run {self._what}")
-
-
 def failed(call: ToolCall, text: str) -> ToolReturn:
     """A failure, as the model reads it."""
     return ToolReturn(call.id, call.name, Outcome.FAILED, (Text(f"Error: {text}"),))

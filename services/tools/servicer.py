@@ -30,7 +30,9 @@ from services.tools.attach import detach, set_approval
 from services.tools.catalog import Catalog
 from services.tools.change import Changes
 from services.tools.model import Tool
+from services.tools.remove import remove
 from services.tools.schema.source import function_of
+from services.toolservers.servicer import ToolServers
 from services.wire.repeats import fingerprint
 from services.wire.wellknown import to_dict
 
@@ -47,6 +49,7 @@ class ToolServicer(tool_service_pb2_grpc.ToolServiceServicer):
         clock: Clock,
         catalog: Catalog,
         runner: ToolRunner,
+        servers: ToolServers,
         allow_pip: bool,
         ids: IdSource = new_id,
     ) -> None:
@@ -54,6 +57,7 @@ class ToolServicer(tool_service_pb2_grpc.ToolServiceServicer):
         self._clock = clock
         self._catalog = catalog
         self._runner = runner
+        self._servers = servers
         self._allow_pip = allow_pip
         self._changes = Changes(catalog, clock, ids)
 
@@ -93,7 +97,7 @@ class ToolServicer(tool_service_pb2_grpc.ToolServiceServicer):
         """Delete a tool and take it from every agent."""
         validate.tool_id(request.tool_id)
         self._refuse_builtin(request.tool_id)
-        await self._db.write(self._delete, _organization(), request.tool_id)
+        await self._db.write(remove, _organization(), request.tool_id, self._clock.now())
         return Empty()
 
     async def RunTool(self, request: tool_service_pb2.RunToolRequest, context: Any) -> tool_service_pb2.RunToolResponse:
@@ -145,6 +149,26 @@ class ToolServicer(tool_service_pb2_grpc.ToolServiceServicer):
         await self._db.write(self._change_agent, _organization(), request.agent_id, change)
         return Empty()
 
+    async def PutToolServer(self, request: tool_service_pb2.PutToolServerRequest, context: Any) -> tool_pb2.ToolServer:
+        """Register a tool server, or change it."""
+        return await self._servers.put(request)
+
+    async def ListToolServers(
+        self, request: tool_service_pb2.ListToolServersRequest, context: Any
+    ) -> tool_service_pb2.ListToolServersResponse:
+        """A page of tool servers."""
+        return await self._servers.page(request)
+
+    async def SyncToolServer(
+        self, request: tool_service_pb2.SyncToolServerRequest, context: Any
+    ) -> tool_service_pb2.SyncToolServerResponse:
+        """Ask a tool server for its tools."""
+        return await self._servers.sync(request)
+
+    async def DeleteToolServer(self, request: tool_service_pb2.DeleteToolServerRequest, context: Any) -> Empty:
+        """Forget a tool server."""
+        return await self._servers.delete(request)
+
     def _once(
         self,
         conn: Connection,
@@ -179,18 +203,6 @@ class ToolServicer(tool_service_pb2_grpc.ToolServiceServicer):
             agents_store.get(conn, organization_id, request.agent_id)
         tool = self._catalog.get(conn, organization_id, request.tool_id)
         return tool.definition if isinstance(tool, Tool) else tool
-
-    def _delete(self, conn: Connection, organization_id: str, tool_id: str) -> None:
-        store.get(conn, organization_id, tool_id)
-        self._detach_everywhere(conn, organization_id, tool_id)
-        store.lock(conn, organization_id, tool_id)
-        store.delete(conn, tool_id)
-        # Who was giving it to an agent while we looked has done so by now; from here on nobody can.
-        self._detach_everywhere(conn, organization_id, tool_id)
-
-    def _detach_everywhere(self, conn: Connection, organization_id: str, tool_id: str) -> None:
-        for agent_id in store.agents_with(conn, organization_id, tool_id):
-            self._change_agent(conn, organization_id, agent_id, lambda _, spec: detach(spec, tool_id))
 
     def _change_agent(self, conn: Connection, organization_id: str, agent_id: str, change: Change) -> None:
         current = agents_store.lock(conn, organization_id, agent_id)

@@ -43,14 +43,23 @@ def build_typescript() -> Example:
 
 def build_go() -> Example:
     """With Go's own tools, and buf."""
+    return _build_go(EXAMPLES / "go", "bridle-example")
+
+
+def build_go_tools() -> Example:
+    """The tool server: run it with `[address]`."""
+    return _build_go(EXAMPLES / "go-tools", "bridle-tools")
+
+
+def _build_go(folder: Path, program: str) -> Example:
     _need("go", in_ci=False)
     _need("npm", in_ci=True)
-    folder, tools = EXAMPLES / "go", ROOT / "tools"
+    tools = ROOT / "tools"
     _npm_install(tools)
     _fetch("go", "mod", "download", folder=folder)
     _run(str(tools / "node_modules" / ".bin" / "buf"), "generate", folder=folder)
-    _run("go", "build", "-o", "bridle-example", ".", folder=folder)
-    return Example((str(folder / "bridle-example"),))
+    _run("go", "build", "-o", program, ".", folder=folder)
+    return Example((str(folder / program),))
 
 
 def _need(program: str, *, in_ci: bool) -> None:

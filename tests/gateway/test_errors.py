@@ -26,6 +26,7 @@ TABLE: list[tuple[ours.BridleError, int, dict[str, str]]] = [
     (ours.PendingApproval("approval-1", "run-1"), 409, RETRY),
     (ours.IllegalTransition("run", "run-1", "running", "delete"), 409, RETRY),
     (ours.ResourceInUse("tool", "tool-1", "an agent"), 409, RETRY),
+    (ours.ToolServerFailed("maps", "is down"), 409, RETRY),
     (ours.EtagMismatch("agent", "agent-1", "x"), 409, RETRY),
     (ours.ConversationBusy("run-1"), 409, {}),
     (ours.StoreConflict(), 409, {"retry-after": "1"}),

@@ -17,6 +17,7 @@ from services.models.metrics import ModelMetrics
 from services.runs.metrics import RunMetrics
 from services.sandbox.metrics import SandboxMetrics
 from services.tools.metrics import ToolMetrics
+from services.toolservers.metrics import ToolServerMetrics
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 _PREFIX = "ERROR_REASON_"
@@ -78,7 +79,7 @@ def test_codes_and_metadata_are_what_is_sent(kind: type[BridleError]) -> None:
 def test_every_metric_is_described() -> None:
     registry = CollectorRegistry()
     Metrics(registry), RunMetrics(registry), ModelMetrics(registry), ToolMetrics(registry)
-    SandboxMetrics(registry), HttpMetrics(registry)
+    SandboxMetrics(registry), HttpMetrics(registry), ToolServerMetrics(registry)
     kinds = {family.name: family.type for family in registry.collect()}
     # The library keeps the name of a counter without its ending.
     shown = {name.removesuffix("_total"): kind for name, kind, *_ in rows("operations.md", "metric")}

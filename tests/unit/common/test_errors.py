@@ -35,6 +35,7 @@ from common.errors import (
     SecretKeyWrong,
     StoreConflict,
     StoreUnavailable,
+    ToolServerFailed,
     Unauthenticated,
 )
 
@@ -61,6 +62,7 @@ EXAMPLES: list[tuple[BridleError, str, str, set[str]]] = [
     (ResourceInUse("tool", "tool-1", "2 agents"), "FAILED_PRECONDITION", "RESOURCE_IN_USE", {"tool-1", "2 agents"}),
     (SecretKeyMissing(), "FAILED_PRECONDITION", "SECRET_KEY_MISSING", set()),
     (SecretKeyWrong("agent-1/KEY"), "FAILED_PRECONDITION", "SECRET_KEY_WRONG", {"agent-1/KEY"}),
+    (ToolServerFailed("maps", "is down"), "FAILED_PRECONDITION", "TOOL_SERVER_FAILED", {"maps", "is down"}),
     (EtagMismatch("agent", "agent-1", "e2"), "ABORTED", "ETAG_MISMATCH", {"agent-1", "e2"}),
     (ConversationBusy("run-1"), "ABORTED", "CONVERSATION_BUSY", {"run-1"}),
     (StoreConflict(), "ABORTED", "STORE_CONFLICT", set()),

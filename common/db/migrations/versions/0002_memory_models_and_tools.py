@@ -33,6 +33,7 @@ def upgrade() -> None:
         sa.Column("kind", sa.String(length=32), nullable=False),
         sa.Column("spec", sa.Text(), nullable=False),
         sa.Column("sealed", sa.LargeBinary(), nullable=True),
+        sa.Column("synced_at", types.UtcTime(), nullable=True),
         sa.Column("version", sa.BigInteger(), nullable=False),
         sa.Column("created_at", types.UtcTime(), nullable=False),
         sa.Column("updated_at", types.UtcTime(), nullable=False),

@@ -76,6 +76,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION. A stored secret was sealed with another key; store it again. Metadata: where."""
     ERROR_REASON_MODEL_CALL_FAILED: _ErrorReason.ValueType  # 26
     """UNAVAILABLE. The model that the call needed did not answer as it should. Metadata: type, detail."""
+    ERROR_REASON_TOOL_SERVER_FAILED: _ErrorReason.ValueType  # 27
+    """FAILED_PRECONDITION. A tool server could not be asked. Metadata: server, cause."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call was refused. The name without its prefix is `google.rpc.ErrorInfo.reason`, with domain `bridle.dev`; everything that
@@ -136,4 +138,6 @@ ERROR_REASON_SECRET_KEY_WRONG: ErrorReason.ValueType  # 25
 """FAILED_PRECONDITION. A stored secret was sealed with another key; store it again. Metadata: where."""
 ERROR_REASON_MODEL_CALL_FAILED: ErrorReason.ValueType  # 26
 """UNAVAILABLE. The model that the call needed did not answer as it should. Metadata: type, detail."""
+ERROR_REASON_TOOL_SERVER_FAILED: ErrorReason.ValueType  # 27
+"""FAILED_PRECONDITION. A tool server could not be asked. Metadata: server, cause."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

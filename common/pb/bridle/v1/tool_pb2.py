@@ -28,7 +28,7 @@ from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x62ridle/v1/tool.proto\x12\tbridle.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x06\n\x04Tool\x12\x10\n\x02id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x08\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\x12\x19\n\x0b\x64\x65scription\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\x12\x31\n\nparameters\x18\x04 \x01(\x0b\x32\x17.google.protobuf.StructB\x04\xe2\x41\x01\x01\x12)\n\x07\x62uiltin\x18\x05 \x01(\x0b\x32\x16.bridle.v1.BuiltinToolH\x00\x12\'\n\x06python\x18\x06 \x01(\x0b\x32\x15.bridle.v1.PythonToolH\x00\x12\'\n\x06remote\x18\x07 \x01(\x0b\x32\x15.bridle.v1.RemoteToolH\x00\x12!\n\x03mcp\x18\x08 \x01(\x0b\x32\x12.bridle.v1.McpToolH\x00\x12\'\n\x19\x64\x65\x66\x61ult_requires_approval\x18\t \x01(\x08\x42\x04\xe2\x41\x01\x01\x12\x16\n\x08parallel\x18\n \x01(\x08\x42\x04\xe2\x41\x01\x01\x12\x1f\n\x11return_char_limit\x18\x0b \x01(\x05\x42\x04\xe2\x41\x01\x01\x12\x30\n\x07timeout\x18\x0c \x01(\x0b\x32\x19.google.protobuf.DurationB\x04\xe2\x41\x01\x01\x12\x37\n\x0c\x63rash_policy\x18\r \x01(\x0e\x32\x1b.bridle.v1.Tool.CrashPolicyB\x04\xe2\x41\x01\x01\x12\x12\n\x04tags\x18\x0e \x03(\tB\x04\xe2\x41\x01\x01\x12/\n\x08metadata\x18\x0f \x01(\x0b\x32\x17.google.protobuf.StructB\x04\xe2\x41\x01\x01\x12\x12\n\x04\x65tag\x18\x10 \x01(\tB\x04\xe2\x41\x01\x01\x12\x35\n\x0b\x63reate_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x35\n\x0bupdate_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\"q\n\x0b\x43rashPolicy\x12\x1c\n\x18\x43RASH_POLICY_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43RASH_POLICY_NEVER\x10\x01\x12\x16\n\x12\x43RASH_POLICY_RETRY\x10\x02\x12\x14\n\x10\x43RASH_POLICY_ASK\x10\x03\x42\x06\n\x04kind\"\r\n\x0b\x42uiltinTool\"B\n\nPythonTool\x12\x14\n\x06source\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x1e\n\x10pip_requirements\x18\x02 \x03(\tB\x04\xe2\x41\x01\x01\"\"\n\nRemoteTool\x12\x14\n\x06server\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"\x1f\n\x07McpTool\x12\x14\n\x06server\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\"n\n\nClientTool\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x19\n\x0b\x64\x65scription\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\x12\x31\n\nparameters\x18\x03 \x01(\x0b\x32\x17.google.protobuf.StructB\x04\xe2\x41\x01\x01\"\xe2\x04\n\nToolServer\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x08\x12*\n\x04grpc\x18\x02 \x01(\x0b\x32\x1a.bridle.v1.ToolServer.GrpcH\x00\x12\x33\n\tmcp_stdio\x18\x03 \x01(\x0b\x32\x1e.bridle.v1.ToolServer.McpStdioH\x00\x12\x31\n\x08mcp_http\x18\x04 \x01(\x0b\x32\x1d.bridle.v1.ToolServer.McpHttpH\x00\x12\x33\n\tsync_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x1aK\n\x04Grpc\x12\x14\n\x06target\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x14\n\x06\x63\x61_pem\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\x12\x17\n\tplaintext\x18\x03 \x01(\x08\x42\x04\xe2\x41\x01\x01\x1a\x89\x01\n\x08McpStdio\x12\x15\n\x07\x63ommand\x18\x01 \x03(\tB\x04\xe2\x41\x01\x02\x12:\n\x03\x65nv\x18\x02 \x03(\x0b\x32\'.bridle.v1.ToolServer.McpStdio.EnvEntryB\x04\xe2\x41\x01\x04\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x8f\x01\n\x07McpHttp\x12\x11\n\x03url\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x41\n\x07headers\x18\x02 \x03(\x0b\x32*.bridle.v1.ToolServer.McpHttp.HeadersEntryB\x04\xe2\x41\x01\x04\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0c\n\nconnectionb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x62ridle/v1/tool.proto\x12\tbridle.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa9\x06\n\x04Tool\x12\x10\n\x02id\x18\x01 \x01(\tB\x04\xe2\x41\x01\x08\x12\x12\n\x04name\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\x12\x19\n\x0b\x64\x65scription\x18\x03 \x01(\tB\x04\xe2\x41\x01\x01\x12\x31\n\nparameters\x18\x04 \x01(\x0b\x32\x17.google.protobuf.StructB\x04\xe2\x41\x01\x01\x12)\n\x07\x62uiltin\x18\x05 \x01(\x0b\x32\x16.bridle.v1.BuiltinToolH\x00\x12\'\n\x06python\x18\x06 \x01(\x0b\x32\x15.bridle.v1.PythonToolH\x00\x12\'\n\x06remote\x18\x07 \x01(\x0b\x32\x15.bridle.v1.RemoteToolH\x00\x12!\n\x03mcp\x18\x08 \x01(\x0b\x32\x12.bridle.v1.McpToolH\x00\x12\'\n\x19\x64\x65\x66\x61ult_requires_approval\x18\t \x01(\x08\x42\x04\xe2\x41\x01\x01\x12\x16\n\x08parallel\x18\n \x01(\x08\x42\x04\xe2\x41\x01\x01\x12\x1f\n\x11return_char_limit\x18\x0b \x01(\x05\x42\x04\xe2\x41\x01\x01\x12\x30\n\x07timeout\x18\x0c \x01(\x0b\x32\x19.google.protobuf.DurationB\x04\xe2\x41\x01\x01\x12\x37\n\x0c\x63rash_policy\x18\r \x01(\x0e\x32\x1b.bridle.v1.Tool.CrashPolicyB\x04\xe2\x41\x01\x01\x12\x12\n\x04tags\x18\x0e \x03(\tB\x04\xe2\x41\x01\x01\x12/\n\x08metadata\x18\x0f \x01(\x0b\x32\x17.google.protobuf.StructB\x04\xe2\x41\x01\x01\x12\x12\n\x04\x65tag\x18\x10 \x01(\tB\x04\xe2\x41\x01\x01\x12\x35\n\x0b\x63reate_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x12\x35\n\x0bupdate_time\x18\x12 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\"q\n\x0b\x43rashPolicy\x12\x1c\n\x18\x43RASH_POLICY_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43RASH_POLICY_NEVER\x10\x01\x12\x16\n\x12\x43RASH_POLICY_RETRY\x10\x02\x12\x14\n\x10\x43RASH_POLICY_ASK\x10\x03\x42\x06\n\x04kind\"\r\n\x0b\x42uiltinTool\"B\n\nPythonTool\x12\x14\n\x06source\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x1e\n\x10pip_requirements\x18\x02 \x03(\tB\x04\xe2\x41\x01\x01\"6\n\nRemoteTool\x12\x14\n\x06server\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04tool\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\"3\n\x07McpTool\x12\x14\n\x06server\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x12\n\x04tool\x18\x02 \x01(\tB\x04\xe2\x41\x01\x03\"n\n\nClientTool\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x19\n\x0b\x64\x65scription\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\x12\x31\n\nparameters\x18\x03 \x01(\x0b\x32\x17.google.protobuf.StructB\x04\xe2\x41\x01\x01\"\x99\x05\n\nToolServer\x12\x12\n\x04name\x18\x01 \x01(\tB\x04\xe2\x41\x01\x08\x12*\n\x04grpc\x18\x02 \x01(\x0b\x32\x1a.bridle.v1.ToolServer.GrpcH\x00\x12\x33\n\tmcp_stdio\x18\x03 \x01(\x0b\x32\x1e.bridle.v1.ToolServer.McpStdioH\x00\x12\x31\n\x08mcp_http\x18\x04 \x01(\x0b\x32\x1d.bridle.v1.ToolServer.McpHttpH\x00\x12\x33\n\tsync_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x04\xe2\x41\x01\x03\x1a\x81\x01\n\x04Grpc\x12\x14\n\x06target\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x14\n\x06\x63\x61_pem\x18\x02 \x01(\tB\x04\xe2\x41\x01\x01\x12\x17\n\tplaintext\x18\x03 \x01(\x08\x42\x04\xe2\x41\x01\x01\x12\x1d\n\x0f\x63\x65rtificate_pem\x18\x04 \x01(\tB\x04\xe2\x41\x01\x01\x12\x15\n\x07key_pem\x18\x05 \x01(\tB\x04\xe2\x41\x01\x04\x1a\x89\x01\n\x08McpStdio\x12\x15\n\x07\x63ommand\x18\x01 \x03(\tB\x04\xe2\x41\x01\x02\x12:\n\x03\x65nv\x18\x02 \x03(\x0b\x32\'.bridle.v1.ToolServer.McpStdio.EnvEntryB\x04\xe2\x41\x01\x04\x1a*\n\x08\x45nvEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x8f\x01\n\x07McpHttp\x12\x11\n\x03url\x18\x01 \x01(\tB\x04\xe2\x41\x01\x02\x12\x41\n\x07headers\x18\x02 \x03(\x0b\x32*.bridle.v1.ToolServer.McpHttp.HeadersEntryB\x04\xe2\x41\x01\x04\x1a.\n\x0cHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0c\n\nconnectionb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -69,8 +69,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PYTHONTOOL'].fields_by_name['pip_requirements']._serialized_options = b'\342A\001\001'
   _globals['_REMOTETOOL'].fields_by_name['server']._loaded_options = None
   _globals['_REMOTETOOL'].fields_by_name['server']._serialized_options = b'\342A\001\002'
+  _globals['_REMOTETOOL'].fields_by_name['tool']._loaded_options = None
+  _globals['_REMOTETOOL'].fields_by_name['tool']._serialized_options = b'\342A\001\003'
   _globals['_MCPTOOL'].fields_by_name['server']._loaded_options = None
   _globals['_MCPTOOL'].fields_by_name['server']._serialized_options = b'\342A\001\002'
+  _globals['_MCPTOOL'].fields_by_name['tool']._loaded_options = None
+  _globals['_MCPTOOL'].fields_by_name['tool']._serialized_options = b'\342A\001\003'
   _globals['_CLIENTTOOL'].fields_by_name['name']._loaded_options = None
   _globals['_CLIENTTOOL'].fields_by_name['name']._serialized_options = b'\342A\001\002'
   _globals['_CLIENTTOOL'].fields_by_name['description']._loaded_options = None
@@ -83,6 +87,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOOLSERVER_GRPC'].fields_by_name['ca_pem']._serialized_options = b'\342A\001\001'
   _globals['_TOOLSERVER_GRPC'].fields_by_name['plaintext']._loaded_options = None
   _globals['_TOOLSERVER_GRPC'].fields_by_name['plaintext']._serialized_options = b'\342A\001\001'
+  _globals['_TOOLSERVER_GRPC'].fields_by_name['certificate_pem']._loaded_options = None
+  _globals['_TOOLSERVER_GRPC'].fields_by_name['certificate_pem']._serialized_options = b'\342A\001\001'
+  _globals['_TOOLSERVER_GRPC'].fields_by_name['key_pem']._loaded_options = None
+  _globals['_TOOLSERVER_GRPC'].fields_by_name['key_pem']._serialized_options = b'\342A\001\004'
   _globals['_TOOLSERVER_MCPSTDIO_ENVENTRY']._loaded_options = None
   _globals['_TOOLSERVER_MCPSTDIO_ENVENTRY']._serialized_options = b'8\001'
   _globals['_TOOLSERVER_MCPSTDIO'].fields_by_name['command']._loaded_options = None
@@ -108,21 +116,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PYTHONTOOL']._serialized_start=990
   _globals['_PYTHONTOOL']._serialized_end=1056
   _globals['_REMOTETOOL']._serialized_start=1058
-  _globals['_REMOTETOOL']._serialized_end=1092
-  _globals['_MCPTOOL']._serialized_start=1094
-  _globals['_MCPTOOL']._serialized_end=1125
-  _globals['_CLIENTTOOL']._serialized_start=1127
-  _globals['_CLIENTTOOL']._serialized_end=1237
-  _globals['_TOOLSERVER']._serialized_start=1240
-  _globals['_TOOLSERVER']._serialized_end=1850
-  _globals['_TOOLSERVER_GRPC']._serialized_start=1475
-  _globals['_TOOLSERVER_GRPC']._serialized_end=1550
-  _globals['_TOOLSERVER_MCPSTDIO']._serialized_start=1553
-  _globals['_TOOLSERVER_MCPSTDIO']._serialized_end=1690
-  _globals['_TOOLSERVER_MCPSTDIO_ENVENTRY']._serialized_start=1648
-  _globals['_TOOLSERVER_MCPSTDIO_ENVENTRY']._serialized_end=1690
-  _globals['_TOOLSERVER_MCPHTTP']._serialized_start=1693
-  _globals['_TOOLSERVER_MCPHTTP']._serialized_end=1836
-  _globals['_TOOLSERVER_MCPHTTP_HEADERSENTRY']._serialized_start=1790
-  _globals['_TOOLSERVER_MCPHTTP_HEADERSENTRY']._serialized_end=1836
+  _globals['_REMOTETOOL']._serialized_end=1112
+  _globals['_MCPTOOL']._serialized_start=1114
+  _globals['_MCPTOOL']._serialized_end=1165
+  _globals['_CLIENTTOOL']._serialized_start=1167
+  _globals['_CLIENTTOOL']._serialized_end=1277
+  _globals['_TOOLSERVER']._serialized_start=1280
+  _globals['_TOOLSERVER']._serialized_end=1945
+  _globals['_TOOLSERVER_GRPC']._serialized_start=1516
+  _globals['_TOOLSERVER_GRPC']._serialized_end=1645
+  _globals['_TOOLSERVER_MCPSTDIO']._serialized_start=1648
+  _globals['_TOOLSERVER_MCPSTDIO']._serialized_end=1785
+  _globals['_TOOLSERVER_MCPSTDIO_ENVENTRY']._serialized_start=1743
+  _globals['_TOOLSERVER_MCPSTDIO_ENVENTRY']._serialized_end=1785
+  _globals['_TOOLSERVER_MCPHTTP']._serialized_start=1788
+  _globals['_TOOLSERVER_MCPHTTP']._serialized_end=1931
+  _globals['_TOOLSERVER_MCPHTTP_HEADERSENTRY']._serialized_start=1885
+  _globals['_TOOLSERVER_MCPHTTP_HEADERSENTRY']._serialized_end=1931
 # @@protoc_insertion_point(module_scope)

@@ -213,16 +213,20 @@ class RemoteTool(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SERVER_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
     server: _builtins.str
     """The tool server, by name."""
+    tool: _builtins.str
+    """What the server calls it; empty: the same as we do."""
     def __init__(
         self,
         *,
         server: _builtins.str = ...,
+        tool: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["server", b"server"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["server", b"server", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -235,16 +239,20 @@ class McpTool(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SERVER_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
     server: _builtins.str
     """The tool server, by name."""
+    tool: _builtins.str
+    """What the server calls it; empty: the same as we do."""
     def __init__(
         self,
         *,
         server: _builtins.str = ...,
+        tool: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["server", b"server"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["server", b"server", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -297,22 +305,30 @@ class ToolServer(_message.Message):
         TARGET_FIELD_NUMBER: _builtins.int
         CA_PEM_FIELD_NUMBER: _builtins.int
         PLAINTEXT_FIELD_NUMBER: _builtins.int
+        CERTIFICATE_PEM_FIELD_NUMBER: _builtins.int
+        KEY_PEM_FIELD_NUMBER: _builtins.int
         target: _builtins.str
-        """`host:port` or any gRPC target."""
+        """`host:port` or any gRPC target, at most 512 characters."""
         ca_pem: _builtins.str
-        """PEM of the authority that signed its certificate; empty and not plaintext: the system's."""
+        """PEM of the authorities that may have signed its certificate; empty and not plaintext: gRPC's own list. At most 64 KiB, like every PEM here."""
         plaintext: _builtins.bool
         """Call without TLS."""
+        certificate_pem: _builtins.str
+        """PEM of the certificate that Bridle shows it (mTLS), followed by any intermediate ones; needs key_pem."""
+        key_pem: _builtins.str
+        """PEM of that certificate's private key, without a password. Stored encrypted, never returned."""
         def __init__(
             self,
             *,
             target: _builtins.str = ...,
             ca_pem: _builtins.str = ...,
             plaintext: _builtins.bool = ...,
+            certificate_pem: _builtins.str = ...,
+            key_pem: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_pem", b"ca_pem", "plaintext", b"plaintext", "target", b"target"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["ca_pem", b"ca_pem", "certificate_pem", b"certificate_pem", "key_pem", b"key_pem", "plaintext", b"plaintext", "target", b"target"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -346,11 +362,11 @@ class ToolServer(_message.Message):
         ENV_FIELD_NUMBER: _builtins.int
         @_builtins.property
         def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-            """The program and its arguments; must be on the server's allow list."""
+            """The program and its arguments, 1 to 64 words of at most 4,096 characters; must be on the server's allow list."""
 
         @_builtins.property
         def env(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-            """Its environment. Stored encrypted, never returned."""
+            """Its environment, at most 64 variables and 64 KiB; it gets nothing else but PATH. Stored encrypted, never returned."""
 
         def __init__(
             self,
@@ -393,10 +409,10 @@ class ToolServer(_message.Message):
         URL_FIELD_NUMBER: _builtins.int
         HEADERS_FIELD_NUMBER: _builtins.int
         url: _builtins.str
-        """Its address."""
+        """Its address, http or https, without credentials and a fragment, at most 2,000 characters."""
         @_builtins.property
         def headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-            """Headers of each request. Stored encrypted, never returned."""
+            """Headers of each request, at most 64 and 64 KiB. Stored encrypted, never returned."""
 
         def __init__(
             self,

@@ -173,7 +173,7 @@ class ToolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PutToolServer(self, request, context):
-        """Registers a tool server, or changes it.
+        """Registers a tool server, or changes it. Secrets that are not sent stay as they were if the target, the command or the address does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -187,7 +187,8 @@ class ToolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SyncToolServer(self, request, context):
-        """Asks a tool server for its tools and creates, changes and deletes ours to match.
+        """Asks a tool server for its tools and creates, changes and deletes ours to match. A tool keeps its name if that is free and valid; else it is
+        named after the server too. Tools of MCP servers require approval unless that is changed. What only we know of a tool stays as it was.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -56,11 +56,13 @@ class ToolServiceStub:
     SetToolApproval: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.SetToolApprovalRequest, _empty_pb2.Empty]
     """Says for one agent whether calls of a tool need approval, whatever the tool's default is."""
     PutToolServer: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.PutToolServerRequest, _tool_pb2.ToolServer]
-    """Registers a tool server, or changes it."""
+    """Registers a tool server, or changes it. Secrets that are not sent stay as they were if the target, the command or the address does."""
     ListToolServers: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.ListToolServersRequest, _tool_service_pb2.ListToolServersResponse]
     """Tool servers, sorted by name."""
     SyncToolServer: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.SyncToolServerRequest, _tool_service_pb2.SyncToolServerResponse]
-    """Asks a tool server for its tools and creates, changes and deletes ours to match."""
+    """Asks a tool server for its tools and creates, changes and deletes ours to match. A tool keeps its name if that is free and valid; else it is
+    named after the server too. Tools of MCP servers require approval unless that is changed. What only we know of a tool stays as it was.
+    """
     DeleteToolServer: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.DeleteToolServerRequest, _empty_pb2.Empty]
     """Forgets a tool server and deletes its tools."""
 
@@ -90,11 +92,13 @@ class ToolServiceAsyncStub(ToolServiceStub):
     SetToolApproval: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.SetToolApprovalRequest, _empty_pb2.Empty]  # type: ignore[assignment]
     """Says for one agent whether calls of a tool need approval, whatever the tool's default is."""
     PutToolServer: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.PutToolServerRequest, _tool_pb2.ToolServer]  # type: ignore[assignment]
-    """Registers a tool server, or changes it."""
+    """Registers a tool server, or changes it. Secrets that are not sent stay as they were if the target, the command or the address does."""
     ListToolServers: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.ListToolServersRequest, _tool_service_pb2.ListToolServersResponse]  # type: ignore[assignment]
     """Tool servers, sorted by name."""
     SyncToolServer: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.SyncToolServerRequest, _tool_service_pb2.SyncToolServerResponse]  # type: ignore[assignment]
-    """Asks a tool server for its tools and creates, changes and deletes ours to match."""
+    """Asks a tool server for its tools and creates, changes and deletes ours to match. A tool keeps its name if that is free and valid; else it is
+    named after the server too. Tools of MCP servers require approval unless that is changed. What only we know of a tool stays as it was.
+    """
     DeleteToolServer: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.DeleteToolServerRequest, _empty_pb2.Empty]  # type: ignore[assignment]
     """Forgets a tool server and deletes its tools."""
 
@@ -171,7 +175,7 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _tool_service_pb2.PutToolServerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tool_pb2.ToolServer, _abc.Awaitable[_tool_pb2.ToolServer]]:
-        """Registers a tool server, or changes it."""
+        """Registers a tool server, or changes it. Secrets that are not sent stay as they were if the target, the command or the address does."""
 
     def ListToolServers(
         self,
@@ -185,7 +189,9 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _tool_service_pb2.SyncToolServerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tool_service_pb2.SyncToolServerResponse, _abc.Awaitable[_tool_service_pb2.SyncToolServerResponse]]:
-        """Asks a tool server for its tools and creates, changes and deletes ours to match."""
+        """Asks a tool server for its tools and creates, changes and deletes ours to match. A tool keeps its name if that is free and valid; else it is
+        named after the server too. Tools of MCP servers require approval unless that is changed. What only we know of a tool stays as it was.
+        """
 
     def DeleteToolServer(
         self,

@@ -10,7 +10,7 @@ from common.clock import SystemClock
 from services.messages.model import Image, Outcome, Text, ToolCall, ToolReturn
 from services.tools.api import Builtin, Kind, Mcp, Python, Remote, ToolContext, ToolDefinition
 from services.tools.metrics import ToolMetrics
-from services.tools.runner import CompositeRunner, NotServed, Runners, cut
+from services.tools.runner import CompositeRunner, Runners, cut
 
 CALL = ToolCall("c-1", "t", "{}")
 CONTEXT = ToolContext("org-1", "agent-1", "run-1", "c-1", lambda text: None)
@@ -125,8 +125,3 @@ def test_cutting_counts_text_and_leaves_pictures() -> None:
         Text("de... [truncated 2 chars]"),
         Text("... [truncated 1 chars]"),
     )
-
-
-async def test_a_kind_that_is_not_served_says_so() -> None:
-    returned = await NotServed("tools of MCP servers").run(tool(Mcp("s")), CALL, CONTEXT)
-    assert (returned.outcome, returned.text) == (Outcome.FAILED, "Error: this server cannot run tools of MCP servers")

@@ -1,0 +1,1 @@
+"""Tools that run elsewhere: services that implement ToolExecutor, and MCP servers."""
