@@ -379,6 +379,7 @@ async def running(settings: Settings, parts: Parts = Parts()) -> AsyncIterator[S
                 await node.pool.close()
                 if sandbox is not None:
                     sandbox.cancel()
+                    await asyncio.wait([sandbox])
                     await node.sandbox.close()
     finally:
         await http.aclose()

@@ -37,7 +37,7 @@ class Packages:
             if name.startswith("PIP_") or name.upper() in _PASSED_ON
         } | {"PATH": os.defpath, "LANG": "C.UTF-8"}  # fmt: skip
         self._seconds = seconds
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._installing: dict[Path, asyncio.Task[None]] = {}
 
     def prepare(self) -> None:
         """Make the folder; whoever runs in the sandbox must be able to read it."""
@@ -53,15 +53,38 @@ class Packages:
             raise RequirementsRefused(f"There are {len(requirements)} requirements, at most {_MOST_REQUIREMENTS}.")
         wanted = sorted({each.lower() for each in requirements})
         place = self.folder / _key(wanted)
-        # One installs, the others wait for it; the lock file is for other processes.
-        async with self._locks.setdefault(place.name, asyncio.Lock()):
-            if not place.exists():
-                async with _file_lock(self.folder / f"{place.name}.lock"):
-                    if not place.exists():
-                        await self._install(wanted, place)
+        if not _is_there(place):
+            # A caller that is cancelled does not stop it: it would never be done for a tool with a short limit on time.
+            await asyncio.shield(self._installation(wanted, place))
         return str(place)
 
+    def _installation(self, wanted: list[str], place: Path) -> "asyncio.Task[None]":
+        """The one that is under way, or a new one."""
+
+        def forget(task: "asyncio.Task[None]") -> None:
+            del self._installing[place]
+            if not task.cancelled():
+                task.exception()  # may have nobody left to tell
+
+        if place not in self._installing:
+            self._installing[place] = asyncio.create_task(self._install(wanted, place))
+            self._installing[place].add_done_callback(forget)
+        return self._installing[place]
+
+    async def close(self) -> None:
+        """Stop what is being installed."""
+        tasks = list(self._installing.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def _install(self, wanted: list[str], place: Path) -> None:
+        # Other processes may share the folder.
+        async with _file_lock(self.folder / f"{place.name}.lock"):
+            if not _is_there(place):
+                await self._fill(wanted, place)
+
+    async def _fill(self, wanted: list[str], place: Path) -> None:
         unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self.folder))
         try:
             await self._pip(wanted, unfinished)
@@ -96,6 +119,10 @@ class Packages:
         if process.returncode:
             said = output.decode(errors="replace").strip()[-_MOST_ERROR_CHARACTERS:]
             raise RequirementsRefused(f"The requirements cannot be installed:\n{said}")
+
+
+def _is_there(place: Path) -> bool:
+    return place.exists()
 
 
 def _key(wanted: list[str]) -> str:

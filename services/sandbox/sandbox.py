@@ -63,15 +63,24 @@ class Sandbox:
 
         Calls that come meanwhile wait for it.
         """
+        try:
+            if sys.platform != "linux":
+                self._walls = Walls(details={"sandbox": "there is none on this system, only on Linux"})
+            else:
+                await asyncio.to_thread(self._prepare_packages)
+                await self._choose()
+            self._metrics.found(self._walls)
+            self._log()
+        finally:
+            self._judged.set()
+
+    def _prepare_packages(self) -> None:
         if self._packages:
-            self._packages.prepare()
-        if sys.platform != "linux":
-            self._walls = Walls(details={"sandbox": "there is none on this system, only on Linux"})
-        else:
-            await self._choose()
-        self._metrics.found(self._walls)
-        self._log()
-        self._judged.set()
+            try:
+                self._packages.prepare()
+            except OSError as error:
+                logger.warning("sandbox: requirements of tools cannot be installed: %s", error)
+                self._packages = None
 
     async def _choose(self) -> None:
         obstacles = {}
@@ -129,6 +138,8 @@ class Sandbox:
         """Kill what runs, and end. Calls that come later are refused."""
         self._closed = True
         self._judged.set()
+        if self._packages:
+            await self._packages.close()
         if self._restarting:
             self._restarting.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -173,7 +184,7 @@ class Sandbox:
         if self._zygote is None and self._restarting is None:
             return "Python tools do not run here: the sandbox could not be started."
         if job.requirements and self._packages is None:
-            return "The tool has requirements, and BRIDLE_TOOL_REQUIREMENTS is off."
+            return "The tool has requirements, and they are not installed here: see BRIDLE_TOOL_REQUIREMENTS."
         try:
             msgspec.json.decode(job.arguments, type=dict[str, object])
         except msgspec.MsgspecError:

@@ -7,9 +7,10 @@ import pytest
 
 from services.sandbox.model import MINIMUM, Wall
 from services.sandbox.sandbox import Sandbox
+from tests.helpers.missing import missing
 from tests.helpers.wait import eventually
-from tests.sandbox.leftovers import descendants, descriptors, folders
-from tests.sandbox.rig import LIMITS, Box, missing
+from tests.sandbox.leftovers import descendants, descriptors
+from tests.sandbox.rig import LIMITS, Box
 
 
 @pytest.fixture(scope="session", params=["namespaces", "plain"])
@@ -31,9 +32,9 @@ async def shared_box(request: pytest.FixtureRequest) -> AsyncIterator[Box]:
 async def box(shared_box: Box) -> AsyncIterator[Box]:
     """The sandbox; afterwards it must still serve, and nothing may be left of the test."""
     await shared_box.serves()
-    processes, open_files, files = descendants(os.getpid()), descriptors(), folders()
+    processes, open_files, files = descendants(os.getpid()), descriptors(), shared_box.files()
     yield shared_box
     await shared_box.serves()
     await eventually(lambda: descendants(os.getpid()), until=lambda found: found <= processes)
-    assert folders() == files
+    assert shared_box.files() == files
     await eventually(descriptors, until=lambda count: count <= open_files)

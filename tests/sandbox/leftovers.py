@@ -1,7 +1,6 @@
 """What a call may have left behind: processes, files, descriptors."""
 
 import os
-import tempfile
 from pathlib import Path
 
 
@@ -34,15 +33,9 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def folders() -> dict[str, list[str]]:
-    """The sandboxes' folders, and what is in them."""
-    found = {}
-    for folder in Path(tempfile.gettempdir()).glob("bridle-sandbox-*"):
-        try:
-            found[str(folder)] = sorted(os.listdir(folder))
-        except OSError:
-            continue  # another user's, or gone
-    return found
+def folders(below: Path) -> list[str]:
+    """The sandboxes' folders below that for temporary files."""
+    return [str(folder) for folder in below.glob("bridle-sandbox-*")]
 
 
 def running(pids: set[int]) -> set[int]:

@@ -10,6 +10,7 @@ import pytest
 
 from services.sandbox.model import Job, Limits, Reason, Result, Wall
 from services.sandbox.sandbox import Sandbox
+from tests.helpers.missing import missing
 
 # Small enough that running into each takes no time.
 LIMITS = Limits(
@@ -58,6 +59,12 @@ class Box:
         """It still works."""
         assert await self.value("def f(): return 'fine'") == "fine"
 
+    def files(self) -> list[str]:
+        """What is in the folder that holds those of the calls; with namespaces there is none."""
+        zygote = self.sandbox._zygote  # noqa: SLF001 - nobody else needs to know it
+        folder = zygote._work if zygote else ""  # noqa: SLF001
+        return os.listdir(folder) if folder else []
+
     def need(self, wall: Wall) -> None:
         """Skip the test, with a plain line, where a wall does not stand; fail it in CI if it should."""
         if wall not in self.sandbox.walls().standing:
@@ -69,13 +76,6 @@ class Box:
         """Skip the test where calls may not start processes."""
         if self.sandbox.walls().details.get(Wall.KILLABLE) == "calls may not start processes":
             pytest.skip("calls may not start processes here")
-
-
-def missing(why: str) -> None:
-    """Skip, or fail in CI where nothing may be missing."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(why)
-    pytest.skip(why)
 
 
 async def cancelled(call: "asyncio.Task[Result]") -> None:

@@ -105,3 +105,23 @@ async def test_an_install_that_takes_too_long(tmp_path: Path) -> None:
     with pytest.raises(RequirementsRefused, match="longer than"):
         await packages.folder_of(("greeting==1.0",))
     assert not [each for each in packages.folder.iterdir() if each.is_dir()]
+
+
+async def test_a_cancelled_caller_does_not_stop_the_installation(packages: Packages) -> None:
+    first = asyncio.ensure_future(packages.folder_of(("greeting==1.0",)))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(packages.folder_of(("greeting==1.0",)))
+    await asyncio.sleep(0.05)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert (Path(await second) / "greeting.py").exists()
+
+
+async def test_closing_stops_it(packages: Packages) -> None:
+    call = asyncio.ensure_future(packages.folder_of(("greeting==1.0",)))
+    await asyncio.sleep(0.05)
+    await packages.close()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert not [each for each in packages.folder.iterdir() if each.is_dir()]

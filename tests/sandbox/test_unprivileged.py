@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sandbox.rig import missing
+from tests.helpers.missing import missing
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _NOBODY = 65_534

@@ -59,7 +59,7 @@ def prepare(config: dict[str, Any]) -> Setup:
         setup.proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     setup.read = root.system_paths(sys.base_prefix, sys.executable, setup.network)
     setup.landlock = landlock.version()
-    visible = [*setup.read, *([config["packages"]] if config["packages"] else [])]
+    visible = [*setup.read, *([config["packages"]] if os.path.isdir(config["packages"]) else [])]
     kernel.no_new_privileges()
     _change_place(setup, visible, config["user"])
     if setup.namespaces:

@@ -8,16 +8,29 @@ import pytest
 from common.ids import Prefix, new_id
 from common.pb.bridle.v1.message_pb2 import ToolReturn
 from common.pb.bridle.v1.tool_pb2 import PythonTool, Tool
-from services.sandbox.model import Reason, Result
+from services.sandbox.model import Mode, Reason, Result
 from services.tools.builtin import BUILTIN_TOOLS
 from tests.helpers.database import DatabaseFactory
 from tests.helpers.inprocess import Run, World, approve, invalid, not_found, return_text, returns_of, running_world
+from tests.helpers.missing import missing
 from tests.helpers.models import Gate, ProbeTool, call, calls, say
 from tests.helpers.sandbox import ScriptedSandbox
 from tests.helpers.wait import eventually
 from tests.rpc.tools.rig import Tools, source_of, struct
 
 DICE = BUILTIN_TOOLS[0].definition
+_SUM = '''
+def total(numbers: list[int]) -> int:
+    """Add numbers.
+
+    Args:
+        numbers: What to add.
+    """
+    print(len(numbers), "numbers")
+    if max(numbers) >= 10**6:
+        raise ValueError("too large")
+    return sum(numbers)
+'''
 FAILED, SUCCEEDED = ToolReturn.OUTCOME_FAILED, ToolReturn.OUTCOME_SUCCEEDED
 
 
@@ -174,6 +187,40 @@ async def test_a_tool_that_takes_too_long_is_stopped(tools: Tools, world: World,
     assert return_text(result) == "Error: the tool did not finish within 1.5 s and was stopped"
     assert (result.outcome, list(result.stdout)) == (FAILED, ["so far"])
     assert sandbox.jobs[0].wall_seconds == 1.5
+
+
+async def test_a_call_in_the_real_sandbox(databases: DatabaseFactory) -> None:
+    url = await databases.create()
+    async with running_world(url, sandbox=None) as world:
+        tools = Tools(world)
+        tool = await tools.upsert(_SUM)
+        agent = await world.make_agent(["total"])
+        agent.model.will(call("total", "c-1", numbers=[1, 2, 3]), say("six"))
+        assert (await agent.send("add")).run.state == Run.STATE_COMPLETED
+        (returned,) = returns_of(await agent.log())
+        if lacking := world.node.sandbox.walls().lacking(Mode.MINIMUM):
+            missing(f"walls of the sandbox do not stand here: {sorted(lacking)}")
+        for each in (returned, await tools.run(tool.id, numbers=[1, 2, 3])):
+            assert (each.outcome, return_text(each), list(each.stdout)) == (SUCCEEDED, "6", ["3 numbers"])
+        failed = await tools.run(tool.id, numbers=[1, 10**6])
+        assert failed.outcome == FAILED
+        assert return_text(failed).endswith("ValueError: too large")
+    await databases.drop(url)
+
+
+async def test_a_server_without_walls_refuses_with_a_clear_error(
+    databases: DatabaseFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.sandbox.zygote._PROGRAM", "raise SystemExit(3)")
+    url = await databases.create()
+    async with running_world(url, sandbox=None) as world:
+        tool = await Tools(world).upsert(source_of("add"))
+        refused = await Tools(world).run(tool.id, a=1)
+        assert refused.outcome == FAILED
+        assert return_text(refused).startswith(
+            "Error: Python tools do not run here: these walls of the sandbox are missing"
+        )
+    await databases.drop(url)
 
 
 async def test_a_tool_survives_the_server(databases: DatabaseFactory, sandbox: ScriptedSandbox) -> None:
