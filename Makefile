@@ -52,6 +52,7 @@ simulate: install ## run the engine through SEEDS=20000 random schedules, or rep
 
 fuzz: install ## send EXAMPLES=200 made-up requests to each endpoint of the gateway (SEED=... to repeat)
 	FUZZ_EXAMPLES=$(or $(EXAMPLES),200) $(BIN)/pytest tests/gateway/test_fuzz.py --hypothesis-seed=$(or $(SEED),$(shell date +%s))
+
 sdk: install ## drive the gateway with the real SDKs, ROUNDS=1 times in a row
 	for round in $$(seq $(or $(ROUNDS),1)); do $(BIN)/pytest -q tests/sdk || exit 1; done
 

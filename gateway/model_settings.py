@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from common.pb.bridle.v1 import model_pb2
 from gateway.messages.inputs import fill
-from gateway.structs import plain
+from gateway.structs import Int32, plain
 
 _EFFORT: Final = "REASONING_EFFORT_"
 
@@ -23,7 +23,7 @@ class ThinkingIn(Struct, frozen=True):
     """The same, as a budget."""
 
     type: Literal["enabled", "disabled"] | None = None
-    budget_tokens: int | None = None
+    budget_tokens: Int32 | None = None
 
 
 class SettingsIn(Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class SettingsIn(Struct, frozen=True, kw_only=True):
 
     provider_type: str | None = None
     temperature: float | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: Int32 | None = None
     parallel_tool_calls: bool | None = None
     reasoning: ReasoningIn | None = None
     thinking: ThinkingIn | None = None

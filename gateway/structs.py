@@ -1,13 +1,19 @@
-"""JSON objects of any shape. In protobuf they have only one kind of number; a whole one comes back as it went in."""
+"""JSON values and protobuf's: objects have only one kind of number there (a whole one comes back as it went in), and
+fields have 32 bits.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from google.protobuf.json_format import MessageToDict
+from msgspec import Meta
 
 if TYPE_CHECKING:
     from google.protobuf.struct_pb2 import Struct
+
+# What is right is for the services to judge; a number that cannot be told to them is refused here.
+Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 def plain(struct: Struct) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from gateway.agents.rules import RuleIn
 from gateway.messages.inputs import fill
 from gateway.model_settings import SettingsIn
 from gateway.runs.begin import KEPT
-from gateway.structs import plain
+from gateway.structs import Int32, plain
 
 Maybe = UnsetType | None
 
@@ -47,12 +47,12 @@ class LlmConfigIn(Struct, frozen=True, kw_only=True):
     model: str
     model_endpoint_type: str | None = None
     handle: str | None = None
-    context_window: int | None = None
+    context_window: Int32 | None = None
     temperature: float | None = None
-    max_tokens: int | None = None
+    max_tokens: Int32 | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
-    max_reasoning_tokens: int | None = None
+    max_reasoning_tokens: Int32 | None = None
 
 
 class CompactionIn(Struct, frozen=True, kw_only=True):
@@ -76,9 +76,9 @@ class AgentFields(Struct, frozen=True, kw_only=True):
     model: str | Maybe = UNSET
     model_settings: SettingsIn | Maybe = UNSET
     llm_config: LlmConfigIn | Maybe = UNSET
-    context_window_limit: int | Maybe = UNSET
-    max_tokens: int | Maybe = UNSET
-    max_reasoning_tokens: int | Maybe = UNSET
+    context_window_limit: Int32 | Maybe = UNSET
+    max_tokens: Int32 | Maybe = UNSET
+    max_reasoning_tokens: Int32 | Maybe = UNSET
     parallel_tool_calls: bool | Maybe = UNSET
     reasoning: bool | Maybe = UNSET
     response_format: dict[str, Any] | Maybe = UNSET

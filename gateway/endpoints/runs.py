@@ -79,7 +79,7 @@ class MessagesQuery(Struct, frozen=True, kw_only=True):
 class StreamBody(Struct, frozen=True, kw_only=True):
     """From where to follow. `poll_interval` and `batch_size` tune nothing here: events come when they happen."""
 
-    starting_after: Annotated[int, Meta(ge=0)] | None = None
+    starting_after: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     include_pings: bool | None = None
     poll_interval: float | None = None
     batch_size: int | None = None

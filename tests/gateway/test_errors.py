@@ -36,6 +36,7 @@ TABLE: list[tuple[ours.BridleError, int, dict[str, str]]] = [
     (ours.NotImplementedYet("/x/y"), 501, RETRY),
     (ours.Draining(), 503, {"retry-after": "1"}),
     (ours.StoreUnavailable(), 503, {"retry-after": "1"}),
+    (ours.ModelCallFailed("llm_timeout", "The model did not answer.", ""), 503, {"retry-after": "1"}),
     (ours.DeadlineExceeded(3), 504, RETRY),
     (ours.Internal("request-1"), 500, {}),
 ]

@@ -215,3 +215,19 @@ async def test_every_endpoint_survives_an_empty_and_a_senseless_request(gateway:
                 endpoint.method, path, content=content, headers={"content-type": "application/json"}
             )
             assert answer.status_code < 500, (endpoint.method, path, answer.text)
+
+
+@pytest.mark.parametrize("number", [2**31, -(2**31) - 1, 2**63, 2**64, -(2**63) - 1, 10**40])
+async def test_numbers_that_no_field_can_hold_are_a_422(gateway: Gateway, number: int) -> None:
+    for body in (
+        {"max_reasoning_tokens": number},
+        {"max_tokens": number},
+        {"context_window_limit": number},
+        {"model_settings": {"max_output_tokens": number}},
+        {"model_settings": {"thinking": {"budget_tokens": number}}},
+        {"llm_config": {"model": "echo", "max_tokens": number}},
+    ):
+        await gateway.call("POST", "/v1/agents", {"model": "demo/echo", **body}, expect=422)
+    if abs(number) > 2**62:
+        path = f"/v1/runs/{new_id(Prefix.RUN)}/stream"
+        await gateway.call("POST", path, {"starting_after": number}, expect=422)
