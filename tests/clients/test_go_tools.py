@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,19 @@ from common.pb.bridle.v1 import tool_pb2
 from common.pb.bridle.v1 import tool_service_pb2 as api
 from tests.clients.build import Example, build_go_tools
 from tests.helpers.database import database_factory
-from tests.helpers.inprocess import Run, World, read_until, return_text, returns_of, running_world
+from tests.helpers.inprocess import (
+    Run,
+    World,
+    approve,
+    assert_sound,
+    read_until,
+    result,
+    return_text,
+    returns_of,
+    running_world,
+)
+from tests.helpers.mcp_http import mcp_over_http
+from tests.helpers.mcp_server import Record
 from tests.helpers.models import call, calls, say
 from tests.helpers.server import free_address
 from tests.helpers.wait import eventually
@@ -118,3 +131,60 @@ async def test_it_is_found_again_after_a_restart(world: World, tools: Tools, exa
             return return_text(returns_of(await agent.log())[-1]) == "TWO"
 
         await eventually(works, timeout=15, interval=0.5)
+
+
+SUM = '''def add(a: int, b: int) -> int:
+    """Adds.
+
+    Args:
+        a: One.
+        b: The other.
+    """
+    return a + b
+'''
+
+
+@pytest.fixture
+async def everywhere(tools: Tools, tmp_path: Path) -> AsyncIterator[World]:
+    """A server with a real sandbox, and with tools of the Go server and of an MCP server."""
+    settings = {"BRIDLE_SECRET_KEY": "a key", "BRIDLE_MCP_PRIVATE": "true"}
+    async with (
+        mcp_over_http(Record(tmp_path / "record")) as http,
+        database_factory("sqlite") as databases,
+        running_world(await databases.create(), settings=settings, sandbox=None) as made,
+    ):
+        servers = (
+            tool_pb2.ToolServer(name="go", grpc=tool_pb2.ToolServer.Grpc(target=tools.address, plaintext=True)),
+            tool_pb2.ToolServer(name="mcp", mcp_http=tool_pb2.ToolServer.McpHttp(url=http.url)),
+        )
+        for server in servers:
+            await made.tools.PutToolServer(api.PutToolServerRequest(server=server), timeout=10)
+            await made.tools.SyncToolServer(api.SyncToolServerRequest(name=server.name), timeout=10)
+        python = tool_pb2.Tool(python=tool_pb2.PythonTool(source=SUM), default_requires_approval=True, parallel=True)
+        await made.tools.UpsertTool(api.UpsertToolRequest(tool=python), timeout=10)
+        yield made
+
+
+async def test_every_kind_of_tool_in_one_turn_with_approvals(everywhere: World) -> None:
+    agent = await everywhere.make_agent(["add", "shout", "echo", "roll_dice"])
+    agent.model.will(
+        calls(
+            ("add", "python", {"a": 2, "b": 3}),
+            ("shout", "go", {"text": "hello"}),
+            ("echo", "mcp", {"text": "said"}),
+            ("read_file", "client", {}),
+            ("roll_dice", "builtin", {"sides": 6}),
+        ),
+        say("done"),
+    )
+    asked = await agent.ask("all of it", client_tools=[tool_pb2.ClientTool(name="read_file")])
+    # Nothing runs before a person has answered; who is asked is whoever is behind a rule, and the client.
+    assert returns_of(await agent.log()) == []
+    assert [each.call.id for each in asked.calls] == ["python", "mcp", "client"]
+    await everywhere.answer(approve("python"), approve("mcp"), result("client", "its contents"), approval_id=asked.id)
+    run = await everywhere.wait_for(asked.run_id, Run.STATE_COMPLETED, timeout=15)
+    returned = {each.tool_call_id: return_text(each) for each in returns_of(await agent.log())}
+    assert returned.pop("builtin") in list("123456")
+    assert returned == {"python": "5", "go": "HELLO", "mcp": "said", "client": "its contents"}
+    assert list(run.tools_used) == ["add", "echo", "read_file", "roll_dice", "shout"]
+    await assert_sound(agent)
