@@ -103,10 +103,11 @@ async def test_a_stream_is_resumed_and_cancelled_by_conversation(gateway: Gatewa
     agent.model.will(say("one ", gate))
     sending = asyncio.ensure_future(gateway.frames(f"{path}/messages", {**HI, "background": True}))
     await gate.reached()
-    resumed = asyncio.ensure_future(gateway.frames(f"{path}/stream", {}))
-    stopped = await gateway.call("POST", f"{path}/cancel")
-    assert list(stopped.values()) == ["cancelled"]
-    for frames in await asyncio.gather(sending, resumed):
+    async with gateway.open(f"{path}/stream", {}) as resumed:
+        stopped = await gateway.call("POST", f"{path}/cancel")
+        assert list(stopped.values()) == ["cancelled"]
+        rest = [frame async for frame in resumed]
+    for frames in (await sending, rest):
         assert types(frames)[-2:] == ["stop_reason", "[DONE]"]
     await gateway.call("POST", f"{path}/stream", {"run_id": next(iter(stopped))[:-1]}, expect=400)
 
