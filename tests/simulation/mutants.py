@@ -167,7 +167,7 @@ MUTANTS: dict[str, Mutant] = {
     "every tool is retried after a crash": Mutant(lambda: mock.patch.object(Config, "crash_policy", _always_retry)),
     "cancel stops nothing": Mutant(_deaf),
     "a lost wake is lost for ever": Mutant(
-        lambda: mock.patch.object(supervisor, "runs_with_news", _no_news), start=150
+        lambda: mock.patch.object(supervisor, "runs_with_news", _no_news), start=520
     ),
     "a claim whose answer was lost is kept": Mutant(_adrift),
     "a repeated request is a new one": Mutant(lambda: mock.patch.object(create, "remember", _forget)),
