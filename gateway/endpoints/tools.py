@@ -82,6 +82,8 @@ class ApprovalBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether calls wait for a person."""
 
     requires_approval: bool | None = None
+    # What the JavaScript SDK sends: it has taken the name of the parameter for that of the field.
+    body_requires_approval: bool | None = None
 
 
 class ApprovalQuery(Struct, frozen=True):
@@ -247,9 +249,12 @@ async def detach(exchange: Exchange[None, Empty]) -> None:
 
 async def approval(exchange: Exchange[ApprovalBody, ApprovalQuery]) -> None:
     """Let the calls of a tool wait for a person, or not."""
-    required = exchange.body.requires_approval
-    if required is None:
-        required = exchange.query.requires_approval
+    said = (
+        exchange.body.requires_approval,
+        exchange.body.body_requires_approval,
+        exchange.query.requires_approval,
+    )
+    required = next((each for each in said if each is not None), None)
     if required is None:
         raise invalid(("body", "requires_approval"), "Field required", "missing")
     request = tool_service_pb2.SetToolApprovalRequest(
