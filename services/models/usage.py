@@ -1,6 +1,5 @@
 """What a call has cost when its provider did not say, or did not come to say all of it."""
 
-import asyncio
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -9,8 +8,6 @@ from services.messages.model import Part
 from services.models import tokens
 from services.models.api import ModelRequest
 from services.runs.model import Usage
-
-_LOAD_SECONDS = 1.0
 
 
 def estimate(
@@ -30,10 +27,8 @@ def estimate(
 
 
 def at_once() -> tokens.Measure:
-    """How to count for one who cannot wait: exactly, or roughly until the tables for that are loaded."""
-    if tokens.loaded():
-        return tokens.count
-    # Not now: a thread that loads them is in the way of what is urgent.
-    loop = asyncio.get_running_loop()
-    loop.call_later(_LOAD_SECONDS, loop.run_in_executor, None, tokens.load)
-    return tokens.rough
+    """How to count for one who cannot wait: exactly if the tables for that are there, else roughly.
+
+    Loading them would hold up every run of the process, in a thread too, and cost more memory than all else.
+    """
+    return tokens.count if tokens.loaded() else tokens.rough

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from common.db.prepared import prepared
 from common.db.tables import nodes, runs
 from services.agents import store as agents_store
-from services.agents.model import Agent
+from services.agents.model import Agent, AgentSpec
 from services.conversations import store as conversations_store
 from services.runs.model import CancelSignal, NumberedSignal, Run, RunState
 from services.runs.protocol import State
@@ -147,9 +147,10 @@ def cancel_and_claim(
 
 
 def _claimed(conn: Connection, row: Row[Any], catalog: ToolCatalog) -> Claim:
-    agent = agents_store.get(conn, row.organization_id, row.agent_id)
-    # The conversation's own model and settings come before the agent's.
-    spec = conversations_store.spec_of(conn, row.conversation_id).over(agent.spec)
+    signals = _news(conn, row)
+    # What is about to be stopped needs to know nothing of its agent: a cancel is the last thing that a run is told.
+    stops = bool(signals) and isinstance(signals[0].signal, CancelSignal)
+    agent, tools = (_nobody(row), ()) if stops else _agent(conn, row, catalog)
     snapshot = rows.SNAPSHOT.decode(row.snapshot) if row.snapshot else State(row.id, row.owner_epoch)
     return Claim(
         run=rows.run(row),
@@ -157,11 +158,32 @@ def _claimed(conn: Connection, row: Row[Any], catalog: ToolCatalog) -> Claim:
         state=snapshot,
         resumed=row.snapshot is not None,
         consumed_signal_no=row.consumed_signal_no,
-        signals=_news(conn, row),
-        agent=replace(agent, spec=spec),
-        tools=tuple(catalog.load(conn, row.organization_id, spec.tool_ids)),
+        signals=signals,
+        agent=agent,
+        tools=tools,
         checkpoint_seq=row.checkpoint_seq,
         reserved_seq=row.reserved_seq,
+    )
+
+
+def _agent(conn: Connection, row: Row[Any], catalog: ToolCatalog) -> tuple[Agent, tuple[ToolDefinition, ...]]:
+    agent = agents_store.get(conn, row.organization_id, row.agent_id)
+    # The conversation's own model and settings come before the agent's.
+    spec = conversations_store.spec_of(conn, row.conversation_id).over(agent.spec)
+    return replace(agent, spec=spec), tuple(catalog.load(conn, row.organization_id, spec.tool_ids))
+
+
+def _nobody(row: Row[Any]) -> Agent:
+    return Agent(
+        id=row.agent_id,
+        organization_id=row.organization_id,
+        name="",
+        spec=AgentSpec(),
+        tags=(),
+        default_conversation_id="",
+        version=0,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
     )
 
 

@@ -41,7 +41,7 @@ def test_a_rough_count_is_about_right() -> None:
     assert (tokens.rough(""), tokens.rough("a")) == (0, 1)
 
 
-async def test_who_cannot_wait_counts_roughly_until_the_tables_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_cannot_wait_counts_roughly_unless_the_tables_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "loaded", lambda: False)
     assert at_once() is tokens.rough
     monkeypatch.undo()
